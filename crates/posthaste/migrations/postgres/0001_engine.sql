@@ -1,0 +1,409 @@
+-- Posthaste's tables, version 1. `{schema}` is replaced by the schema's name; nothing else ever is.
+-- Forward only: a released migration is never edited.
+
+create table {schema}.meta (
+  one boolean primary key default true check (one),
+  version integer not null,
+  -- pg_control_system().system_identifier when the marks were taken: xids of another cluster mean nothing here.
+  system_identifier bigint not null,
+  -- Retention has looked at everything up to this seq.
+  retained_to bigint not null default 0
+);
+
+-- The log. A row is never updated (rebase after a restore is the one exception).
+--
+-- `xid` must stay the first column: defaults are evaluated in column order, so a transaction has its xid before it
+-- draws a seq. `seq` is identity ALWAYS with CACHE 1: a plain default or a cache would let a seq be drawn early, and
+-- that order loses events.
+create table {schema}.events (
+  xid xid8 not null default pg_current_xact_id(),
+  seq bigint generated always as identity (sequence name {schema}.event_seq cache 1),
+  created_at timestamptz not null default clock_timestamp(),
+  available_at timestamptz,
+  id uuid not null,
+  tenant_id uuid,
+  namespace text collate "C" not null default 'default',
+  topic text collate "C" not null,
+  event_type text collate "C",
+  key text collate "C",
+  aggregate_type text collate "C",
+  aggregate_id text collate "C",
+  dedupe_key text collate "C",
+  content_type text collate "C" not null default 'application/json',
+  headers jsonb,
+  payload bytea not null,
+  primary key (seq)
+) with (autovacuum_vacuum_insert_scale_factor = 0.02, autovacuum_freeze_min_age = 10000000);
+
+-- Finds the events of one late xid, an event by id, and a place in time: three minima and maxima for 32 pages. As
+-- btrees these would cost 160 bytes of WAL per event; like this they cost next to nothing.
+create index events_places on {schema}.events
+  using brin (((xid::text)::bigint), id, created_at) with (pages_per_range = 32, autosummarize = on);
+
+-- What was already enqueued, with a life of its own: deleting old events must not forget it.
+create table {schema}.dedupe_keys (
+  namespace text collate "C" not null,
+  topic text collate "C" not null,
+  dedupe_key text collate "C" not null,
+  event_id uuid not null,
+  expires_at timestamptz not null,
+  primary key (namespace, topic, dedupe_key)
+);
+create index dedupe_keys_expiry on {schema}.dedupe_keys (expires_at);
+
+-- A sign that a worker is asleep, as the epoch in milliseconds until which it is up. A sequence because its value is
+-- seen at once by every snapshot, also by a producer in REPEATABLE READ.
+create sequence {schema}.doorbell minvalue 0 start 0;
+
+create table {schema}.subscriptions (
+  id bigint generated always as identity primary key,
+  name text collate "C" not null unique,
+  ordering text not null check (ordering in ('key', 'none', 'strict')),
+  claim_by text not null check (claim_by in ('batch', 'event')),
+  after_dead text not null check (after_dead in ('skip', 'block')),
+  lanes integer not null check (lanes between 1 and 256),
+  filter_version integer not null default 1,
+  -- What the program declared, and what an operator put over it.
+  declared jsonb not null,
+  overrides jsonb not null default '{}',
+  paused_at timestamptz,
+  created_at timestamptz not null default clock_timestamp(),
+  updated_at timestamptz not null default clock_timestamp()
+);
+
+-- Every version of a filter is kept: a batch is re-read with the filter it was claimed with.
+create table {schema}.filters (
+  subscription bigint not null references {schema}.subscriptions on delete cascade,
+  version integer not null,
+  namespaces text[],
+  topics text[],
+  event_types text[],
+  tenants uuid[],
+  primary key (subscription, version)
+);
+
+-- Points in the log between "already seen" and "not yet".
+create table {schema}.marks (
+  id bigint generated always as identity primary key,
+  snapshot pg_snapshot not null,
+  floor_seq bigint not null,
+  floor_xid xid8 not null,
+  -- The last seq drawn when the snapshot was taken: nothing visible in it lies above.
+  ceil_seq bigint not null,
+  -- Pairs (xid, seq): an xid above the first has drawn no seq up to the second. Bounds the search for late xids.
+  steps bigint[] not null,
+  -- A replay: events from this seq on are read again although they are visible in the snapshot.
+  replay_from bigint,
+  taken_at timestamptz not null default clock_timestamp()
+);
+
+-- One owner each, in `key` and `strict` order. A generation is one split of the keys into lanes.
+create table {schema}.lanes (
+  subscription bigint not null references {schema}.subscriptions on delete cascade,
+  generation integer not null,
+  lane integer not null,
+  lanes integer not null,
+  start_mark bigint not null references {schema}.marks,
+  -- Set when the lanes are split anew: this generation ends exactly here.
+  stop_mark bigint references {schema}.marks,
+  finished_at timestamptz,
+  token uuid,
+  locked_by text,
+  locked_until timestamptz,
+  primary key (subscription, generation, lane)
+) with (fillfactor = 50);
+
+-- Leased pages. Append-only in the key: the newest row of a lane is its progress, and inserting `number + 1` is the
+-- compare-and-set that keeps two claimers apart. Finished rows are the journal of deliveries.
+create table {schema}.batches (
+  subscription bigint not null,
+  generation integer not null,
+  lane integer not null,
+  number bigint not null,
+  lo bigint not null,
+  hi bigint not null,
+  seq_from bigint not null,
+  seq_to bigint not null,
+  count integer not null,
+  closes_window boolean not null,
+  filter_version integer not null,
+  claims integer not null default 1,
+  token uuid,
+  locked_by text,
+  locked_until timestamptz,
+  -- `strict` order: how far the batch was handled, and what holds it.
+  done_to bigint not null default 0,
+  retry_count integer not null default 0,
+  retry_after timestamptz,
+  last_error text,
+  claimed_at timestamptz not null default clock_timestamp(),
+  finished_at timestamptz,
+  primary key (subscription, generation, lane, number)
+) with (fillfactor = 70);
+create index batches_unfinished on {schema}.batches (subscription, generation, lane, number) where finished_at is null;
+
+-- The state of one (subscription, event) that left the happy path: pending -> processing -> (gone | pending | dead).
+create table {schema}.deliveries (
+  subscription bigint not null references {schema}.subscriptions on delete cascade,
+  seq bigint not null,
+  event_id uuid not null,
+  -- Null for events that have no place in the order of a key (no key, delayed, or order `none`).
+  key text collate "C",
+  status text not null check (status in ('pending', 'processing', 'dead')),
+  -- Waits behind an earlier event of its key; not in the index of what is due.
+  parked boolean not null default false,
+  -- A worker was lost while it held this event: from now on it is claimed alone.
+  solo boolean not null default false,
+  attempts integer not null default 0,
+  next_attempt_at timestamptz not null default clock_timestamp(),
+  token uuid,
+  locked_by text,
+  locked_until timestamptz,
+  last_error text,
+  history jsonb not null default '[]',
+  -- Set when an operator edited the event before a retry; the log itself keeps what was enqueued.
+  edited_payload bytea,
+  created_at timestamptz not null default clock_timestamp(),
+  updated_at timestamptz not null default clock_timestamp(),
+  primary key (subscription, seq)
+) with (fillfactor = 80);
+create index deliveries_due on {schema}.deliveries (subscription, next_attempt_at, seq)
+  where status = 'pending' and not parked;
+create index deliveries_leased on {schema}.deliveries (subscription, locked_until) where status = 'processing';
+create index deliveries_dead on {schema}.deliveries (subscription, seq) where status = 'dead';
+create index deliveries_key on {schema}.deliveries (subscription, key, seq) where key is not null;
+create index deliveries_event on {schema}.deliveries (seq);
+
+-- Who is alive, so that workers can share the lanes fairly.
+create table {schema}.workers (
+  subscription bigint not null references {schema}.subscriptions on delete cascade,
+  name text not null,
+  seen_until timestamptz not null,
+  primary key (subscription, name)
+) with (fillfactor = 50);
+
+-- Takes a mark. Must run in a transaction of its own that has no xid yet, with READ COMMITTED, so that every step has
+-- its own snapshot: with an xid drawn before step 1, events that this transaction enqueues would be lost.
+create function {schema}.take_mark(
+  out floor_seq bigint, out floor_xid xid8, out snapshot pg_snapshot, out ceil_seq bigint
+) language plpgsql volatile as $$
+begin
+  if pg_current_xact_id_if_assigned() is not null then
+    raise exception 'a mark must be taken before the transaction writes or locks anything';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'a mark must be taken in READ COMMITTED';
+  end if;
+  select case when s.is_called then s.last_value else s.last_value - 1 end into floor_seq from {schema}.event_seq s;
+  floor_xid := pg_current_xact_id();
+  select pg_current_snapshot() into snapshot;
+  select s.last_value into ceil_seq from {schema}.event_seq s;
+end $$;
+
+-- Whether a worker is asleep and wants a ring. Read after the insert: a transaction that reads "no" has its xid
+-- already, so the worker that puts up the sign next will see it running and poll until it has ended.
+create function {schema}.ring_needed() returns boolean language sql volatile as $$
+  select last_value > extract(epoch from clock_timestamp()) * 1000 from {schema}.doorbell
+$$;
+
+-- An event id: a UUID of version 7.
+create function {schema}.new_event_id() returns uuid language sql volatile as $$
+  select encode(
+    set_bit(set_bit(
+      overlay(uuid_send(gen_random_uuid())
+        placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6),
+      52, 1), 53, 1), 'hex')::uuid
+$$;
+
+-- Enqueue for producers in any language, inside their own transaction:
+--   select id, duplicate from {schema}.enqueue(topic => 'orders', payload => '{"n":1}', key => 'order-1');
+-- Exactly one of payload (JSON text) and payload_bytes. A duplicate is an answer, not an error.
+create function {schema}.enqueue(
+  topic text,
+  payload text default null,
+  payload_bytes bytea default null,
+  namespace text default 'default',
+  event_type text default null,
+  key text default null,
+  aggregate_type text default null,
+  aggregate_id text default null,
+  tenant_id uuid default null,
+  dedupe_key text default null,
+  content_type text default null,
+  headers jsonb default null,
+  available_at timestamptz default null,
+  dedupe_for interval default interval '30 days',
+  out id uuid,
+  out duplicate boolean
+) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_variable
+declare
+  body bytea;
+  problem text;
+begin
+  problem := case
+    when coalesce(topic, '') = '' then 'topic must not be empty'
+    when coalesce(namespace, '') = '' then 'namespace must not be empty'
+    when (payload is null) = (payload_bytes is null) then 'give exactly one of payload and payload_bytes'
+    when event_type = '' or key = '' or aggregate_type = '' or aggregate_id = '' or dedupe_key = ''
+      or content_type = '' then 'an optional text must be null rather than empty'
+    when octet_length(topic) > 255 or octet_length(namespace) > 255 or octet_length(event_type) > 255
+      or octet_length(aggregate_type) > 255 or octet_length(content_type) > 255
+      then 'topic, namespace, event_type, aggregate_type and content_type may have at most 255 bytes'
+    when octet_length(key) > 1024 or octet_length(aggregate_id) > 1024 or octet_length(dedupe_key) > 1024
+      then 'key, aggregate_id and dedupe_key may have at most 1024 bytes'
+    when concat(topic, namespace, event_type, key, aggregate_type, aggregate_id, dedupe_key, content_type)
+      ~ '[[:cntrl:]]' then 'names and keys must not contain control characters'
+    when octet_length(payload) > 1048576 or octet_length(payload_bytes) > 1048576
+      then 'the payload may have at most 1048576 bytes'
+    when tenant_id is not null and dedupe_key is not null
+      and not starts_with(dedupe_key, tenant_id::text || '/')
+      and not starts_with(dedupe_key, replace(tenant_id::text, '-', '') || '/')
+      then format('the dedupe key must begin with the tenant''s id and a slash: %s/', tenant_id)
+  end;
+  if problem is null and headers is not null then
+    problem := case
+      when jsonb_typeof(headers) <> 'object' then 'headers must be a JSON object of texts'
+      when exists (select 1 from jsonb_each(headers) h where jsonb_typeof(h.value) <> 'string')
+        then 'every header value must be a text'
+      when exists (select 1 from jsonb_each_text(headers) h
+        where h.key !~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]+$' or h.value ~ '[\x01-\x08\x0a-\x1f\x7f]')
+        then 'a header name must be letters, digits and -_. only, and a value must not contain line breaks'
+      when (select count(*) > 64 or sum(octet_length(h.key) + octet_length(h.value)) > 16384
+        from jsonb_each_text(headers) h) then 'headers may have at most 64 entries and 16384 bytes'
+    end;
+    if problem is null then
+      select jsonb_object_agg(lower(h.key), h.value) into headers from jsonb_each_text(headers) h;
+    end if;
+  end if;
+  if problem is not null then
+    raise exception using errcode = '22023', message = 'posthaste: ' || problem;
+  end if;
+  if payload is not null then
+    perform payload::json;
+    body := convert_to(payload, 'UTF8');
+  else
+    body := payload_bytes;
+  end if;
+  id := {schema}.new_event_id();
+  duplicate := false;
+  if dedupe_key is not null then
+    loop
+      insert into {schema}.dedupe_keys as d (namespace, topic, dedupe_key, event_id, expires_at)
+        values (namespace, topic, dedupe_key, id, clock_timestamp() + dedupe_for) on conflict do nothing;
+      exit when found;
+      update {schema}.dedupe_keys d set event_id = id, expires_at = clock_timestamp() + dedupe_for
+        where d.namespace = namespace and d.topic = topic and d.dedupe_key = dedupe_key
+          and d.expires_at <= clock_timestamp();
+      exit when found;
+      select d.event_id into id from {schema}.dedupe_keys d
+        where d.namespace = namespace and d.topic = topic and d.dedupe_key = dedupe_key;
+      if found then
+        duplicate := true;
+        return;
+      end if;
+      -- The key expired and was removed in between: try again with a fresh id.
+      id := {schema}.new_event_id();
+    end loop;
+  end if;
+  insert into {schema}.events (available_at, id, tenant_id, namespace, topic, event_type, key, aggregate_type,
+      aggregate_id, dedupe_key, content_type, headers, payload)
+    values (available_at, id, tenant_id, namespace, topic, event_type, coalesce(key, aggregate_id), aggregate_type,
+      aggregate_id, dedupe_key,
+      coalesce(content_type, case when payload is null then 'application/octet-stream' else 'application/json' end),
+      nullif(headers, '{}'), body);
+  if {schema}.ring_needed() then
+    perform pg_notify('{schema}', '');
+  end if;
+end $$;
+
+-- Where each lane stands: `lo` is the mark below which everything was claimed; while a window is open, also what is
+-- visible in `hi` up to `pos`.
+create view {schema}.progress as
+  select l.subscription, l.generation, l.lane, l.lanes, l.finished_at is not null as finished,
+    coalesce(b.number, 0) as number,
+    case when b.number is null then l.start_mark when b.closes_window then b.hi else b.lo end as lo,
+    case when not b.closes_window then b.hi end as hi,
+    case when not b.closes_window then b.seq_to else 0 end as pos
+  from {schema}.lanes l
+  left join lateral (
+    select n.number, n.lo, n.hi, n.seq_to, n.closes_window from {schema}.batches n
+    where n.subscription = l.subscription and n.generation = l.generation and n.lane = l.lane
+    order by n.number desc limit 1
+  ) b on true;
+
+-- The lane of a key. hashtextextended is what hash partitioning uses, so it keeps its values across upgrades. Events
+-- without a key have no order and are spread by their seq.
+create function {schema}.lane_of(key text, seq bigint, lanes integer) returns integer language sql immutable as $$
+  select case when lanes = 1 then 0
+    else (((coalesce(hashtextextended(key collate "C", 0), seq) % lanes) + lanes) % lanes)::integer end
+$$;
+
+-- For people and for plain SQL: every event with its state in every subscription that wants it.
+create view {schema}.event_status as
+  select s.name as subscription, e.seq, e.id, e.namespace, e.topic, e.event_type, e.key, e.aggregate_type,
+    e.aggregate_id, e.tenant_id, e.dedupe_key, e.content_type, e.headers,
+    case when e.content_type like '%json%' then convert_from(e.payload, 'UTF8') else encode(e.payload, 'base64') end
+      as payload,
+    case
+      when d.seq is not null then d.status
+      when open_batch.number is not null then 'processing'
+      when behind.lane is not null then 'delivered'
+      else 'pending'
+    end as status,
+    coalesce(d.attempts, case when open_batch.number is not null then open_batch.retry_count end, 0) as attempts,
+    coalesce(d.next_attempt_at, open_batch.retry_after, e.available_at, e.created_at) as next_attempt_at,
+    coalesce(d.parked, false) as parked,
+    coalesce(d.locked_by, open_batch.locked_by) as locked_by,
+    coalesce(d.locked_until, open_batch.locked_until) as locked_until,
+    coalesce(d.last_error, open_batch.last_error) as last_error,
+    e.available_at, e.created_at
+  from {schema}.subscriptions s
+  join {schema}.filters f on f.subscription = s.id and f.version = s.filter_version
+  join {schema}.events e on (f.namespaces is null or e.namespace = any (f.namespaces))
+    and (f.topics is null or e.topic = any (f.topics))
+    and (f.event_types is null or e.event_type = any (f.event_types))
+    and (f.tenants is null or e.tenant_id = any (f.tenants))
+  left join {schema}.deliveries d on d.subscription = s.id and d.seq = e.seq
+  left join lateral (
+    select b.number, b.locked_by, b.locked_until, b.last_error, b.retry_count, b.retry_after
+    from {schema}.batches b
+    join {schema}.lanes bl on bl.subscription = b.subscription and bl.generation = b.generation and bl.lane = b.lane
+    join {schema}.marks blo on blo.id = b.lo
+    join {schema}.marks bhi on bhi.id = b.hi
+    where b.subscription = s.id and b.finished_at is null and e.seq between b.seq_from and b.seq_to and e.seq > b.done_to
+      and {schema}.lane_of(e.key, e.seq, bl.lanes) = b.lane
+      and pg_visible_in_snapshot(e.xid, bhi.snapshot)
+      and (not pg_visible_in_snapshot(e.xid, blo.snapshot) or e.seq >= blo.replay_from)
+    limit 1
+  ) open_batch on true
+  left join lateral (
+    select p.lane
+    from {schema}.progress p
+    join {schema}.marks lo on lo.id = p.lo
+    left join {schema}.marks hi on hi.id = p.hi
+    where p.subscription = s.id and not p.finished and {schema}.lane_of(e.key, e.seq, p.lanes) = p.lane
+      and ((pg_visible_in_snapshot(e.xid, lo.snapshot) and e.seq < coalesce(lo.replay_from, e.seq + 1))
+        or (hi.id is not null and pg_visible_in_snapshot(e.xid, hi.snapshot) and e.seq <= p.pos))
+    limit 1
+  ) behind on true;
+
+-- Rights. Nothing is open to everybody; a producer gets the one function, or what the Rust library writes itself.
+revoke all on function {schema}.enqueue from public;
+revoke all on function {schema}.take_mark from public;
+
+create function {schema}.grant_producer(role name) returns void language plpgsql as $$
+begin
+  execute format('grant usage on schema {schema} to %I', role);
+  execute format('grant execute on function {schema}.enqueue to %I', role);
+end $$;
+create function {schema}.grant_library_producer(role name) returns void language plpgsql as $$
+begin
+  execute format('grant usage on schema {schema} to %I', role);
+  execute format('grant insert (available_at, id, tenant_id, namespace, topic, event_type, key, aggregate_type, '
+    'aggregate_id, dedupe_key, content_type, headers, payload) on {schema}.events to %I', role);
+  execute format('grant select, insert, update on {schema}.dedupe_keys to %I', role);
+  execute format('grant select on {schema}.doorbell to %I', role);
+end $$;
+revoke all on function {schema}.grant_producer from public;
+revoke all on function {schema}.grant_library_producer from public;

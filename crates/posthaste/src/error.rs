@@ -1,0 +1,196 @@
+//! Errors for whoever must act: a kind for programs, a sentence with the value and the remedy for people.
+
+use thiserror::Error as ThisError;
+
+/// What this crate's functions return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Anything that can go wrong in Posthaste.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The event was refused before any SQL ran: the caller's transaction is untouched.
+    #[error(transparent)]
+    InvalidEvent(#[from] InvalidEvent),
+    /// A setting, name or filter is not usable.
+    #[error("{setting}: {problem}")]
+    InvalidSetting {
+        /// Which setting.
+        setting: String,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
+    /// No subscription of that name was ever declared.
+    #[error("there is no subscription `{0}`; declare it by starting a worker for it, or check the spelling")]
+    NoSuchSubscription(String),
+    /// No such event, or it was removed by retention.
+    #[error("there is no event {0} (it may have been removed by retention)")]
+    NoSuchEvent(String),
+    /// The lease was lost: somebody else holds the claim now, or already settled it. Nothing was changed.
+    #[error("the lease on this claim was lost; another worker holds it now, and nothing was changed")]
+    LeaseLost,
+    /// The tables are missing or belong to another version.
+    #[error("{0}")]
+    Schema(String),
+    /// The database was restored or moved: transaction ids of the old cluster mean nothing here.
+    #[error(
+        "this database was restored or moved into another cluster (recorded system identifier {recorded}, found \
+         {found}); nothing is delivered until you run `rebase` (after dump and restore or a logical move) or `keep` \
+         (after pg_upgrade, which preserves transaction ids)"
+    )]
+    ClusterChanged {
+        /// The identifier that was stored when the marks were taken.
+        recorded: String,
+        /// The identifier of the cluster we talk to.
+        found: String,
+    },
+    /// A transaction conflicted with another one. Run the whole transaction again.
+    #[error("{doing}: the transaction conflicted with another one; run it again ({source})")]
+    Conflict {
+        /// What was being done.
+        doing: &'static str,
+        /// What the database said.
+        source: sqlx::Error,
+    },
+    /// The database refused or could not be reached.
+    #[error("{doing}: {source}")]
+    Database {
+        /// What was being done.
+        doing: &'static str,
+        /// What the database or the connection said.
+        source: sqlx::Error,
+    },
+    /// Stored data cannot be read back: it was changed by hand or written by a newer version.
+    #[error("stored data is not readable: {0}")]
+    Corrupt(String),
+}
+
+/// What a program can decide on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Bad input: repeating it will not help.
+    Invalid,
+    /// Named thing does not exist.
+    NotFound,
+    /// The lease was lost.
+    LeaseLost,
+    /// A person must act: migrate, rebase, repair.
+    NeedsOperator,
+    /// Repeat the whole transaction.
+    Conflict,
+    /// The database is away or failing: try again later.
+    Unavailable,
+}
+
+impl Error {
+    pub(crate) fn invalid_setting(setting: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::InvalidSetting { setting: setting.into(), problem: problem.into() }
+    }
+
+    /// The kind of this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InvalidEvent(_) | Self::InvalidSetting { .. } => ErrorKind::Invalid,
+            Self::NoSuchSubscription(_) | Self::NoSuchEvent(_) => ErrorKind::NotFound,
+            Self::LeaseLost => ErrorKind::LeaseLost,
+            Self::Schema(_) | Self::ClusterChanged { .. } | Self::Corrupt(_) => ErrorKind::NeedsOperator,
+            Self::Conflict { .. } => ErrorKind::Conflict,
+            Self::Database { .. } => ErrorKind::Unavailable,
+        }
+    }
+
+    /// Wraps a database error, telling conflicts (worth a new transaction) from the rest.
+    pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| {
+            let code = source.as_database_error().and_then(|e| e.code().map(|c| c.into_owned()));
+            match code.as_deref() {
+                // serialization_failure, deadlock_detected
+                Some("40001" | "40P01") => Self::Conflict { doing, source },
+                Some("42P01" | "3F000") => Self::Schema(format!(
+                    "{doing}: Posthaste's tables are not there; run migrate first ({source})"
+                )),
+                _ => Self::Database { doing, source },
+            }
+        }
+    }
+}
+
+/// Why enqueue refused an event. Every one of these is found before any SQL is sent.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum InvalidEvent {
+    /// A required field is empty.
+    #[error("{field} must not be empty")]
+    Empty {
+        /// Which field.
+        field: &'static str,
+    },
+    /// A text field is longer than allowed.
+    #[error("{field} is {len} bytes long, at most {max} are allowed")]
+    TooLong {
+        /// Which field.
+        field: &'static str,
+        /// How long it is, in bytes.
+        len: usize,
+        /// How long it may be.
+        max: usize,
+    },
+    /// PostgreSQL cannot store NUL in text, and control characters have no place in names.
+    #[error("{field} contains the control character {found:?}")]
+    ControlCharacter {
+        /// Which field.
+        field: String,
+        /// The character.
+        found: char,
+    },
+    /// Bytes were given where text is due.
+    #[error("{field} is not valid UTF-8")]
+    NotUtf8 {
+        /// Which field.
+        field: &'static str,
+    },
+    /// The payload exceeds the limit.
+    #[error(
+        "the payload is {len} bytes, at most {max} are allowed; store large bodies elsewhere and enqueue a reference, or \
+         raise `max_payload`"
+    )]
+    PayloadTooLarge {
+        /// Its size.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The payload could not be turned into JSON.
+    #[error("the payload cannot be written as JSON: {reason}")]
+    NotJson {
+        /// What the serializer said.
+        reason: String,
+    },
+    /// A header name or value cannot be carried by every sink.
+    #[error("header `{name}`: {problem}")]
+    Header {
+        /// The header's name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Too many headers, or too many bytes of them.
+    #[error("the headers take {len} {unit}, at most {max} are allowed")]
+    HeadersTooLarge {
+        /// How much there is.
+        len: usize,
+        /// Of what.
+        unit: &'static str,
+        /// How much may be.
+        max: usize,
+    },
+    /// With a tenant, the dedupe key must begin with it: otherwise one tenant could block another's event.
+    #[error("the dedupe key `{dedupe_key}` must begin with the tenant's id and a slash: `{expected}...`")]
+    TenantPrefix {
+        /// The key that was given.
+        dedupe_key: String,
+        /// What it must begin with.
+        expected: String,
+    },
+}

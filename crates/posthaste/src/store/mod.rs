@@ -1,0 +1,142 @@
+//! The port to the database: what the steps need, in one sealed trait with one folder per database.
+//!
+//! Stores never see a sink, never spawn tasks and decide nothing about retries: they are told settlements.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Result;
+use crate::id::Token;
+use crate::lease::{Batch, DeliveryClaim, DeliverySettlement, Holder, Lane, LaneClaim, Reader, Trouble};
+use crate::observe::Bell;
+use crate::subscription::Subscription;
+
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+
+/// What a claim of fresh events gave.
+#[derive(Debug)]
+pub(crate) enum Fresh {
+    /// A page, to be settled as a whole.
+    Batch(Batch),
+    /// A page claimed by event: every event is a delivery with its own lease.
+    Deliveries(Vec<DeliveryClaim>),
+    /// Nothing to claim now.
+    Nothing,
+    /// Somebody else was faster, or only the mark moved: ask again.
+    Again,
+    /// The lane belongs to somebody else now.
+    LaneLost,
+    /// The lane has come to its stop mark and was closed.
+    LaneFinished,
+}
+
+/// What a claimer remembers of a lane between two claims. Thrown away after any error: marks must not outlive the
+/// connection they were taken on.
+#[derive(Debug, Default)]
+pub(crate) enum Cursor {
+    #[default]
+    Unknown,
+    #[cfg(feature = "postgres")]
+    Postgres(Box<postgres::PgCursor>),
+}
+
+/// A batch as far as settling needs it: the events may have been handed on already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BatchRef {
+    pub(crate) lane: Lane,
+    pub(crate) number: i64,
+    pub(crate) token: Token,
+}
+
+/// How the head of a `strict` batch stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Hold {
+    /// Everything up to here is done.
+    pub(crate) done_to: i64,
+    pub(crate) attempts: u32,
+    pub(crate) delay: Duration,
+    pub(crate) error: Option<String>,
+}
+
+/// A sign that a worker is asleep, as far as the worker remembers it.
+#[derive(Debug, Clone)]
+pub(crate) struct Sign {
+    /// Producers below this transaction may have read "no sign".
+    pub(crate) before: Option<String>,
+}
+
+/// A database that holds the log. Implemented here for PostgreSQL and SQLite, and by nobody else.
+#[async_trait]
+pub(crate) trait Store: Debug + Send + Sync {
+    /// Creates the tables or brings them up to date.
+    async fn migrate(&self) -> Result<()>;
+    /// Fails, with what to do, unless deliveries may be made from this database.
+    async fn check(&self) -> Result<()>;
+
+    /// Creates the subscription or brings its declaration up to date.
+    async fn declare(&self, subscription: &Subscription) -> Result<Reader>;
+    /// The subscription as it stands now.
+    async fn reader(&self, name: &str) -> Result<Reader>;
+
+    /// Takes a free lane with all its unfinished batches; materialises those that were lost twice.
+    async fn claim_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>>;
+    /// Claims the next page of a lane. `owner` is the lane's token; without one, claimers compete (order `none`).
+    async fn claim_fresh(
+        &self,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+        holder: &Holder,
+        cursor: &mut Cursor,
+    ) -> Result<Fresh>;
+    /// Order `none`: takes a batch whose lease ran out, or materialises it if it was lost twice (`None` then).
+    async fn reclaim_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>>;
+    /// Claims due deliveries, taking back expired ones and burying exhausted ones first.
+    async fn claim_deliveries(
+        &self,
+        reader: &Reader,
+        holder: &Holder,
+        limit: u32,
+        solo_allowed: bool,
+    ) -> Result<Vec<DeliveryClaim>>;
+    /// The lane competing claimers read from (order `none`).
+    async fn open_lane(&self, reader: &Reader) -> Result<Lane>;
+
+    /// Settles a batch: what is not in `troubles` was delivered. `false`: the lease was lost, nothing was changed.
+    async fn settle_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool>;
+    /// Order `strict`: records progress within a batch and what holds it. `false`: the lease was lost.
+    async fn hold_batch(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool>;
+    /// Settles deliveries; returns the seqs whose lease was still held.
+    async fn settle_deliveries(&self, reader: &Reader, settlements: &[DeliverySettlement]) -> Result<Vec<i64>>;
+
+    /// Renews leases; returns the tokens that still hold something.
+    async fn renew(&self, reader: &Reader, tokens: &[Token], lease: Duration) -> Result<Vec<Token>>;
+    /// Gives a lane back.
+    async fn release_lane(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()>;
+    /// Gives a batch back (order `none`).
+    async fn release_batch(&self, reader: &Reader, batch: BatchRef) -> Result<()>;
+    /// Says that this worker is alive; returns how many are.
+    async fn announce_worker(&self, reader: &Reader, holder: &Holder) -> Result<u32>;
+
+    /// How long until a delivery is due or a lease may have run out.
+    async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>>;
+    /// Rings `bell` whenever something may have been enqueued, until stopped. Survives lost connections.
+    async fn watch(&self, bell: Arc<Bell>, stop: CancellationToken);
+    /// Asks producers to ring, for this long.
+    async fn put_up_sign(&self, lasting: Duration) -> Result<Sign>;
+    /// Whether every producer that may have missed the sign has ended.
+    async fn all_ended(&self, sign: &Sign) -> Result<bool>;
+}

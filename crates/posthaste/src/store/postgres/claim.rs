@@ -1,0 +1,494 @@
+//! Claims: lanes and pages, each under a new token.
+
+use std::collections::HashSet;
+
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::Row;
+
+use crate::error::{Error, Result};
+use crate::id::Token;
+use crate::lease::{
+    Batch, ClaimedEvent, DeliveryClaim, Held, Holder, Lane, LaneClaim, Reader, Settlement, Trouble, delivery_rows,
+};
+use crate::outcome::DeliveryStatus;
+use crate::store::{Cursor, Fresh};
+use crate::subscription::{ClaimBy, Order};
+
+use super::mark::{Mark, Range};
+use super::read::{Page, PgCursor};
+use super::{PgStore, duration_of, micros};
+
+const DOING: &str = "claim";
+
+/// A lane that wants nothing of what was enqueued still moves its mark after this many events...
+const ADVANCE_EVENTS: i64 = 1_000;
+/// ...or, if there were fewer, after this many seconds: an old mark holds retention back.
+const ADVANCE_SECONDS: f64 = 60.0;
+
+/// A batch lost this often is materialised: its events become deliveries that are claimed one at a time.
+const CLAIMS_BEFORE_MATERIALISING: u32 = 2;
+
+impl PgStore {
+    pub(crate) async fn take_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
+        let free: bool = sqlx::query_scalar(self.sql.free_lane.clone())
+            .bind(reader.id)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Error::database(DOING))?;
+        if !free {
+            return Ok(None);
+        }
+        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        self.lock_subscription(&mut tx, reader).await?;
+        let token = Token::new();
+        let taken = sqlx::query(self.sql.claim_lane.clone())
+            .bind(reader.id)
+            .bind(token.0)
+            .bind(holder.worker.as_str())
+            .bind(micros(holder.lease))
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(Error::database(DOING))?;
+        let Some(row) = taken else { return Ok(None) };
+        let lane = Lane { generation: row.get("generation"), number: row.get("lane"), of: row.get("lanes") };
+        let unfinished = self.take_over(&mut tx, reader, lane, token, holder).await?;
+        tx.commit().await.map_err(Error::database(DOING))?;
+        Ok(Some(LaneClaim { lane, token, unfinished }))
+    }
+
+    /// The unfinished batches of a lane, in number order. Those lost before are materialised here.
+    async fn take_over(
+        &self,
+        tx: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        token: Token,
+        holder: &Holder,
+    ) -> Result<Vec<Batch>> {
+        let mut rows = sqlx::query(self.sql.take_over_batches.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(token.0)
+            .bind(holder.worker.as_str())
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(Error::database(DOING))?;
+        rows.sort_by_key(|row| row.get::<i64, _>("number"));
+        let mut unfinished = Vec::new();
+        for row in &rows {
+            let batch = self.reread_batch(tx, reader, lane, token, row).await?;
+            match self.materialise_if_lost_before(tx, reader, batch, holder).await? {
+                Some(batch) => unfinished.push(batch),
+                None => continue,
+            }
+        }
+        Ok(unfinished)
+    }
+
+    /// Reads the events of a claimed page again: the window, the page and the filter's version name them exactly.
+    async fn reread_batch(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        token: Token,
+        row: &PgRow,
+    ) -> Result<Batch> {
+        let lo = self.load_mark(conn, row.get("lo")).await?;
+        let hi = self.load_mark(conn, row.get("hi")).await?;
+        let filter = self.load_filter(conn, reader.id, row.get("filter_version")).await?;
+        let after = row.get::<i64, _>("seq_from") - 1;
+        let range = Range::window(&lo, &hi, after.max(row.get("done_to"))).limited_to(row.get("seq_to"));
+        let page = self.read_page(conn, reader, lane, &filter, &hi, &range, i64::from(u16::MAX)).await?;
+        let attempts = u32::try_from(row.get::<i32, _>("retry_count")).unwrap_or(0);
+        let claims = u32::try_from(row.get::<i32, _>("claims")).unwrap_or(u32::MAX);
+        let wait = duration_of(row.get("wait")).unwrap_or_default();
+        let held = (reader.order == Order::Strict).then_some(Held { attempts, wait });
+        Ok(Batch { lane, number: row.get("number"), token, claims, events: page.events, held })
+    }
+
+    /// An event may have killed the last two workers: find it out one event at a time, so that the innocent ones beside
+    /// it never die with it. `strict` order isolates within the batch instead.
+    async fn materialise_if_lost_before(
+        &self,
+        tx: &mut PgConnection,
+        reader: &Reader,
+        batch: Batch,
+        holder: &Holder,
+    ) -> Result<Option<Batch>> {
+        if batch.claims <= CLAIMS_BEFORE_MATERIALISING || reader.order == Order::Strict {
+            return Ok(Some(batch));
+        }
+        let troubles: Vec<Trouble> = batch.events.iter().filter(|c| !c.elsewhere).map(|c| isolated(c, reader)).collect();
+        self.insert_troubles(tx, reader, &troubles, holder).await?;
+        self.mark_finished(tx, reader, batch.lane, batch.number, batch.token).await?;
+        Ok(None)
+    }
+
+    pub(crate) async fn take_expired_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {
+        let expired: bool = sqlx::query_scalar(self.sql.expired_batch.clone())
+            .bind(reader.id)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Error::database(DOING))?;
+        if !expired {
+            return Ok(None);
+        }
+        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let token = Token::new();
+        let taken = sqlx::query(self.sql.reclaim_batch.clone())
+            .bind(reader.id)
+            .bind(token.0)
+            .bind(holder.worker.as_str())
+            .bind(micros(holder.lease))
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(Error::database(DOING))?;
+        let Some(row) = taken else { return Ok(None) };
+        let lane = Lane { generation: row.get("generation"), number: row.get("lane"), of: row.get("lanes") };
+        let batch = self.reread_batch(&mut tx, reader, lane, token, &row).await?;
+        let batch = self.materialise_if_lost_before(&mut tx, reader, batch, holder).await?;
+        tx.commit().await.map_err(Error::database(DOING))?;
+        Ok(batch)
+    }
+
+    pub(crate) async fn claim_page(
+        &self,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+        holder: &Holder,
+        cursor: &mut Cursor,
+    ) -> Result<Fresh> {
+        let known = std::mem::take(cursor);
+        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let mut place = match known {
+            Cursor::Postgres(place) => place,
+            _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
+        };
+        if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
+            return self.close_lane(&mut conn, reader, lane, owner).await;
+        }
+        if place.hi.is_none() && !self.open_window(&mut conn, lane, &mut place).await? {
+            *cursor = Cursor::Postgres(place);
+            return Ok(Fresh::Nothing);
+        }
+        let claim = Claim { reader, lane, owner, holder };
+        let fresh = self.claim_next_page(&mut conn, &claim, &mut place).await?;
+        if let Some(fresh) = fresh {
+            *cursor = Cursor::Postgres(place);
+            return Ok(fresh);
+        }
+        // Nothing was inserted: a competitor claimed this page, the lanes were split, or the lane has another owner.
+        match owner {
+            Some(owner) if !self.still_owned(&mut conn, reader, lane, owner).await? => Ok(Fresh::LaneLost),
+            _ => Ok(Fresh::Again),
+        }
+    }
+
+    /// Fixes the end of the next window, if there is a reason to open one. Looks first: an idle poll writes nothing.
+    async fn open_window(&self, conn: &mut PgConnection, lane: Lane, place: &mut PgCursor) -> Result<bool> {
+        if let Some(stop) = place.stop {
+            place.hi = Some(self.load_mark(conn, stop).await?);
+            place.late_exhausted = false;
+            return Ok(true);
+        }
+        let look = self.look(conn, lane, place).await?;
+        if !look.found && !self.mark_is_stale(place, look.last_seq) {
+            return Ok(false);
+        }
+        // After the newest batch was read, and on the connection that inserts the next one.
+        place.hi = Some(self.take_mark(conn).await?.following(&place.lo));
+        place.late_exhausted = false;
+        Ok(true)
+    }
+
+    fn mark_is_stale(&self, place: &PgCursor, last_seq: i64) -> bool {
+        let passed = last_seq - place.lo.ceil_seq;
+        let age = place.lo_age + place.loaded.elapsed().as_secs_f64();
+        passed >= ADVANCE_EVENTS || (passed > 0 && age >= ADVANCE_SECONDS)
+    }
+
+    /// Reads the next page and claims it. `None`: the insert found another owner, or another claimer's batch.
+    async fn claim_next_page(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim<'_>,
+        place: &mut PgCursor,
+    ) -> Result<Option<Fresh>> {
+        let Some(hi) = place.hi.clone() else { return Ok(None) };
+        let mut range = Range::window(&place.lo, &hi, place.pos);
+        if place.late_exhausted {
+            range.late.clear();
+        }
+        let limit = i64::from(claim.reader.settings.batch_size);
+        let page = self.read_page(conn, claim.reader, claim.lane, &place.filter, &hi, &range, limit).await?;
+        match claim.reader.claim_by {
+            ClaimBy::Batch => self.claim_as_batch(conn, claim, place, hi, page).await,
+            ClaimBy::Event => self.claim_by_event(conn, claim, place, hi, page).await,
+        }
+    }
+
+    async fn claim_as_batch(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim<'_>,
+        place: &mut PgCursor,
+        hi: Mark,
+        page: Page,
+    ) -> Result<Option<Fresh>> {
+        let token = claim.owner.unwrap_or_else(Token::new);
+        let finished = page.events.is_empty();
+        let Some(hi_id) = self.insert_batch(conn, claim, place, &hi, &page, token, finished).await? else {
+            return Ok(None);
+        };
+        advance(place, hi, hi_id, &page);
+        if finished {
+            return Ok(Some(Fresh::Again));
+        }
+        let number = place.number;
+        let held = (claim.reader.order == Order::Strict).then(Held::default);
+        Ok(Some(Fresh::Batch(Batch { lane: claim.lane, number, token, claims: 1, events: page.events, held })))
+    }
+
+    /// Claims a page whose events each become a delivery row at once: the batch itself is finished as it is written.
+    async fn claim_by_event(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim<'_>,
+        place: &mut PgCursor,
+        hi: Mark,
+        page: Page,
+    ) -> Result<Option<Fresh>> {
+        use sqlx::Connection;
+        let mut tx = conn.begin().await.map_err(Error::database(DOING))?;
+        if claim.reader.keyed() && !page.events.is_empty() {
+            self.lock_subscription(&mut tx, claim.reader).await?;
+        }
+        let owner = claim.owner.unwrap_or_else(Token::new);
+        let Some(hi_id) = self.insert_batch(&mut tx, claim, place, &hi, &page, owner, true).await? else {
+            return Ok(None);
+        };
+        let token = Token::new();
+        let (events, troubles) = as_deliveries(&page.events, claim.reader, token);
+        let written = self.insert_troubles(&mut tx, claim.reader, &troubles, claim.holder).await?;
+        tx.commit().await.map_err(Error::database(DOING))?;
+        advance(place, hi, hi_id, &page);
+        let claims = events
+            .into_iter()
+            .filter(|(seq, _)| written.contains(seq))
+            .map(|(_, claimed)| DeliveryClaim {
+                key: order_key(claimed, claim.reader),
+                event: claimed.event.clone(),
+                attempts: 1,
+                token,
+                solo: false,
+            })
+            .collect::<Vec<_>>();
+        Ok(Some(if claims.is_empty() { Fresh::Again } else { Fresh::Deliveries(claims) }))
+    }
+
+    /// The compare-and-set of a claim. Returns the stored `hi`, or `None` if it failed.
+    #[expect(clippy::too_many_arguments, reason = "the row it inserts has as many parts")]
+    async fn insert_batch(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim<'_>,
+        place: &PgCursor,
+        hi: &Mark,
+        page: &Page,
+        token: Token,
+        finished: bool,
+    ) -> Result<Option<i64>> {
+        let statement = match claim.owner {
+            Some(_) => self.sql.insert_batch_owned.clone(),
+            None => self.sql.insert_batch_free.clone(),
+        };
+        let seq = |claimed: Option<&ClaimedEvent>| claimed.map_or(place.pos, |claimed| claimed.event.seq);
+        sqlx::query_scalar(statement)
+            .bind(claim.reader.id)
+            .bind(claim.lane.generation)
+            .bind(claim.lane.number)
+            .bind(token.0)
+            .bind(place.number + 1)
+            .bind(place.lo.id)
+            .bind((hi.id != 0).then_some(hi.id))
+            .bind(seq(page.events.first()))
+            .bind(seq(page.events.last()))
+            .bind(i32::try_from(page.events.len()).unwrap_or(i32::MAX))
+            .bind(page.closes_window)
+            .bind(place.filter_version)
+            .bind(finished)
+            .bind(hi.snapshot.as_str())
+            .bind(hi.floor_seq)
+            .bind(hi.floor_xid.to_string())
+            .bind(hi.ceil_seq)
+            .bind(hi.steps_as_pairs())
+            .bind(claim.holder.worker.as_str())
+            .bind(micros(claim.holder.lease))
+            .bind(place.stop)
+            .fetch_optional(conn)
+            .await
+            .map_err(Error::database(DOING))
+    }
+
+    /// The lane has read up to its stop mark: close it, once nothing of it is unfinished.
+    async fn close_lane(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+    ) -> Result<Fresh> {
+        let done = sqlx::query(self.sql.finish_lane.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(owner.map(|token| token.0))
+            .execute(conn)
+            .await
+            .map_err(Error::database(DOING))?;
+        Ok(if done.rows_affected() == 1 { Fresh::LaneFinished } else { Fresh::Nothing })
+    }
+}
+
+/// Who claims what.
+pub(super) struct Claim<'a> {
+    reader: &'a Reader,
+    lane: Lane,
+    owner: Option<Token>,
+    holder: &'a Holder,
+}
+
+/// Moves the cursor past a claimed page.
+fn advance(place: &mut PgCursor, mut hi: Mark, hi_id: i64, page: &Page) {
+    hi.id = hi_id;
+    place.number += 1;
+    if page.closes_window {
+        place.lo = hi;
+        place.hi = None;
+        place.pos = 0;
+        place.lo_age = 0.0;
+        place.loaded = std::time::Instant::now();
+    } else {
+        place.pos = page.events.last().map_or(place.pos, |claimed| claimed.event.seq);
+        place.hi = Some(hi);
+    }
+}
+
+/// The key whose order an event is part of; delayed events leave it.
+pub(super) fn order_key(claimed: &ClaimedEvent, reader: &Reader) -> Option<String> {
+    let ordered = reader.keyed() && claimed.event.available_at.is_none();
+    claimed.event.key.clone().filter(|_| ordered)
+}
+
+fn isolated(claimed: &ClaimedEvent, reader: &Reader) -> Trouble {
+    let settlement = match claimed.event.available_at {
+        Some(until) if claimed.wait.is_some() => Settlement::Delay { until },
+        _ => Settlement::Park,
+    };
+    trouble(claimed, reader, settlement, 0, true)
+}
+
+fn trouble(claimed: &ClaimedEvent, reader: &Reader, settlement: Settlement, attempts: u32, solo: bool) -> Trouble {
+    Trouble {
+        seq: claimed.event.seq,
+        event_id: claimed.event.id,
+        key: order_key(claimed, reader),
+        settlement,
+        attempts,
+        solo,
+    }
+}
+
+/// Splits a page claimed by event: what this worker holds from now on, and all rows to write.
+fn as_deliveries<'a>(
+    page: &'a [ClaimedEvent],
+    reader: &Reader,
+    token: Token,
+) -> (Vec<(i64, &'a ClaimedEvent)>, Vec<Trouble>) {
+    let mut held = Vec::new();
+    let mut troubles = Vec::new();
+    for claimed in page.iter().filter(|claimed| !claimed.elsewhere) {
+        let (settlement, attempts) = match claimed.event.available_at {
+            Some(until) if claimed.wait.is_some() => (Settlement::Delay { until }, 0),
+            _ if claimed.blocked => (Settlement::Park, 0),
+            _ => (Settlement::Spill { token }, 1),
+        };
+        if attempts == 1 {
+            held.push((claimed.event.seq, claimed));
+        }
+        troubles.push(trouble(claimed, reader, settlement, attempts, false));
+    }
+    (held, troubles)
+}
+
+impl PgStore {
+    /// Writes delivery rows, under the subscription's lock in `key` order; returns the seqs that were written.
+    pub(super) async fn insert_troubles(
+        &self,
+        tx: &mut PgConnection,
+        reader: &Reader,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<HashSet<i64>> {
+        if troubles.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let blocked = self.keys_blocked(tx, reader, troubles).await?;
+        let rows = delivery_rows(troubles, blocked, reader.dead_blocks());
+        let column = |of: fn(&crate::lease::DeliveryRow) -> i64| rows.iter().map(of).collect::<Vec<_>>();
+        let written = sqlx::query(self.sql.insert_deliveries.clone())
+            .bind(reader.id)
+            .bind(holder.worker.as_str())
+            .bind(micros(holder.lease))
+            .bind(column(|row| row.seq))
+            .bind(rows.iter().map(|row| row.event_id.0).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.key.as_deref()).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.status.as_str()).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.parked).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.solo).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| i32::try_from(row.attempts).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.due_at).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| micros(row.delay)).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.token.map(|token| token.0)).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.error.as_deref()).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.outcome).collect::<Vec<_>>())
+            .fetch_all(tx)
+            .await
+            .map_err(Error::database("write deliveries"))?;
+        debug_assert!(rows.iter().all(|row| row.status != DeliveryStatus::Processing || row.token.is_some()));
+        Ok(written.iter().map(|row| row.get::<i64, _>("seq")).collect())
+    }
+
+    async fn keys_blocked(
+        &self,
+        tx: &mut PgConnection,
+        reader: &Reader,
+        troubles: &[Trouble],
+    ) -> Result<HashSet<String>> {
+        let keys: Vec<&str> = troubles.iter().filter_map(|trouble| trouble.key.as_deref()).collect();
+        if keys.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let rows = sqlx::query_scalar(self.sql.blocked_keys.clone())
+            .bind(reader.id)
+            .bind(keys)
+            .bind(reader.dead_blocks())
+            .fetch_all(tx)
+            .await
+            .map_err(Error::database("check keys"))?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// The first lock of every transaction that parks or releases keys.
+    pub(super) async fn lock_subscription(&self, tx: &mut PgConnection, reader: &Reader) -> Result<()> {
+        sqlx::query(self.sql.lock_subscription.clone())
+            .bind(reader.id)
+            .execute(tx)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("lock a subscription"))
+    }
+}

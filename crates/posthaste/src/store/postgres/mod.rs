@@ -1,0 +1,183 @@
+//! PostgreSQL, the main store: plain PostgreSQL 13 or newer, no extension, no replication slot, no superuser.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::postgres::PgRow;
+use sqlx::{PgPool, Row};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result};
+use crate::event::{Event, Headers};
+use crate::id::{EventId, SchemaName, Token};
+use crate::lease::{Batch, DeliveryClaim, DeliverySettlement, Holder, Lane, LaneClaim, Reader, Trouble};
+use crate::observe::Bell;
+use crate::store::{BatchRef, Cursor, Fresh, Hold, Sign, Store};
+use crate::subscription::Subscription;
+
+mod mark;
+mod statements;
+mod migrate;
+mod enqueue;
+mod declare;
+mod read;
+mod lanes;
+mod claim;
+mod deliveries;
+mod settle;
+mod wake;
+
+pub(crate) use read::PgCursor;
+use statements::Statements;
+
+/// The log in a PostgreSQL schema.
+#[derive(Debug, Clone)]
+pub(crate) struct PgStore {
+    pub(crate) pool: PgPool,
+    pub(crate) schema: SchemaName,
+    pub(crate) sql: Arc<Statements>,
+}
+
+impl PgStore {
+    pub(crate) fn new(pool: PgPool, schema: SchemaName) -> Self {
+        let sql = Arc::new(Statements::compile(&schema));
+        Self { pool, schema, sql }
+    }
+}
+
+#[async_trait]
+impl Store for PgStore {
+    async fn migrate(&self) -> Result<()> {
+        self.run_migrations().await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.check_database().await
+    }
+
+    async fn declare(&self, subscription: &Subscription) -> Result<Reader> {
+        self.declare_subscription(subscription).await
+    }
+
+    async fn reader(&self, name: &str) -> Result<Reader> {
+        self.load_reader(name).await
+    }
+
+    async fn claim_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
+        self.take_lane(reader, holder).await
+    }
+
+    async fn claim_fresh(
+        &self,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+        holder: &Holder,
+        cursor: &mut Cursor,
+    ) -> Result<Fresh> {
+        self.claim_page(reader, lane, owner, holder, cursor).await
+    }
+
+    async fn reclaim_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {
+        self.take_expired_batch(reader, holder).await
+    }
+
+    async fn claim_deliveries(
+        &self,
+        reader: &Reader,
+        holder: &Holder,
+        limit: u32,
+        solo_allowed: bool,
+    ) -> Result<Vec<DeliveryClaim>> {
+        self.take_due_deliveries(reader, holder, limit, solo_allowed).await
+    }
+
+    async fn open_lane(&self, reader: &Reader) -> Result<Lane> {
+        self.find_open_lane(reader).await
+    }
+
+    async fn settle_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        self.finish_batch(reader, batch, troubles, holder).await
+    }
+
+    async fn hold_batch(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool> {
+        self.record_hold(reader, batch, hold).await
+    }
+
+    async fn settle_deliveries(&self, reader: &Reader, settlements: &[DeliverySettlement]) -> Result<Vec<i64>> {
+        self.write_settlements(reader, settlements).await
+    }
+
+    async fn renew(&self, reader: &Reader, tokens: &[Token], lease: Duration) -> Result<Vec<Token>> {
+        self.renew_leases(reader, tokens, lease).await
+    }
+
+    async fn release_lane(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()> {
+        self.give_lane_back(reader, lane, token).await
+    }
+
+    async fn release_batch(&self, reader: &Reader, batch: BatchRef) -> Result<()> {
+        self.give_batch_back(reader, batch).await
+    }
+
+    async fn announce_worker(&self, reader: &Reader, holder: &Holder) -> Result<u32> {
+        self.say_alive(reader, holder).await
+    }
+
+    async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>> {
+        self.time_to_next_due(reader).await
+    }
+
+    async fn watch(&self, bell: Arc<Bell>, stop: CancellationToken) {
+        self.listen(bell, stop).await;
+    }
+
+    async fn put_up_sign(&self, lasting: Duration) -> Result<Sign> {
+        self.raise_sign(lasting).await
+    }
+
+    async fn all_ended(&self, sign: &Sign) -> Result<bool> {
+        self.producers_ended(sign).await
+    }
+}
+
+/// Microseconds, the unit in which durations are sent: intervals are added on the database's clock.
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn duration_of(micros: Option<i64>) -> Option<Duration> {
+    micros.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs()))
+}
+
+/// Reads the columns of fragments/columns.sql.
+pub(super) fn event_of(row: &PgRow) -> Result<Event> {
+    let read = || -> sqlx::Result<Event> {
+        let headers: Option<sqlx::types::Json<Headers>> = row.try_get("headers")?;
+        Ok(Event {
+            seq: row.try_get("seq")?,
+            id: EventId(row.try_get("id")?),
+            namespace: row.try_get("namespace")?,
+            topic: row.try_get("topic")?,
+            event_type: row.try_get("event_type")?,
+            key: row.try_get("key")?,
+            aggregate_type: row.try_get("aggregate_type")?,
+            aggregate_id: row.try_get("aggregate_id")?,
+            tenant_id: row.try_get("tenant_id")?,
+            dedupe_key: row.try_get("dedupe_key")?,
+            payload: row.try_get("payload")?,
+            content_type: row.try_get("content_type")?,
+            headers: headers.map(|json| json.0).unwrap_or_default(),
+            available_at: row.try_get("available_at")?,
+            created_at: row.try_get("created_at")?,
+        })
+    };
+    read().map_err(Error::database("read an event"))
+}

@@ -1,0 +1,269 @@
+//! Reading the log: marks taken and stored, windows opened, pages read. Writes nothing but marks.
+
+use futures::TryStreamExt;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::Row;
+
+use crate::error::{Error, Result};
+use crate::lease::{ClaimedEvent, Lane, Reader};
+use crate::subscription::Filter;
+
+use super::declare::{filter_of, listed};
+use super::mark::{Mark, Range, Snapshot};
+use super::{duration_of, event_of, PgStore};
+
+/// A page carries at most this many bytes of payload, however many events were asked for.
+const PAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Where a lane stands, remembered between claims.
+#[derive(Debug)]
+pub(crate) struct PgCursor {
+    /// The newest batch's number.
+    pub(super) number: i64,
+    pub(super) lo: Mark,
+    /// The open window's end, if one is open, and how far it was claimed.
+    pub(super) hi: Option<Mark>,
+    pub(super) pos: i64,
+    /// Set when the lanes were split anew: the last window of this lane ends here.
+    pub(super) stop: Option<i64>,
+    pub(super) filter: Filter,
+    pub(super) filter_version: i32,
+    /// How old `lo` is, in seconds; idle lanes move it now and then so that they do not hold retention back.
+    pub(super) lo_age: f64,
+    pub(super) loaded: std::time::Instant,
+    /// The open window's late branch is known to be empty from here on.
+    pub(super) late_exhausted: bool,
+}
+
+/// A page of a window.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) events: Vec<ClaimedEvent>,
+    /// Whether the window ends with it: decided here, by the query that read it, and never inferred later.
+    pub(super) closes_window: bool,
+}
+
+/// What a look found.
+pub(super) struct Look {
+    pub(super) found: bool,
+    pub(super) last_seq: i64,
+}
+
+impl PgStore {
+    pub(super) async fn take_mark(&self, conn: &mut PgConnection) -> Result<Mark> {
+        let row = sqlx::query(self.sql.take_mark.clone())
+            .fetch_one(conn)
+            .await
+            .map_err(Error::database("take a mark"))?;
+        Ok(Mark {
+            id: 0,
+            snapshot: Snapshot::parse(row.get("snapshot"))?,
+            floor_seq: row.get("floor_seq"),
+            floor_xid: parse_xid(row.get("floor_xid"))?,
+            ceil_seq: row.get("ceil_seq"),
+            steps: Vec::new(),
+            replay_from: None,
+        })
+    }
+
+    pub(super) async fn store_mark(&self, conn: &mut PgConnection, mark: &Mark) -> Result<i64> {
+        sqlx::query_scalar(self.sql.insert_mark.clone())
+            .bind(mark.snapshot.as_str())
+            .bind(mark.floor_seq)
+            .bind(mark.floor_xid.to_string())
+            .bind(mark.ceil_seq)
+            .bind(mark.steps_as_pairs())
+            .bind(mark.replay_from)
+            .fetch_one(conn)
+            .await
+            .map_err(Error::database("store a mark"))
+    }
+
+    pub(super) async fn load_mark(&self, conn: &mut PgConnection, id: i64) -> Result<Mark> {
+        let row = sqlx::query(self.sql.load_mark.clone())
+            .bind(id)
+            .fetch_one(conn)
+            .await
+            .map_err(Error::database("read a mark"))?;
+        mark_of(&row, "")
+    }
+
+    pub(super) async fn load_cursor(&self, conn: &mut PgConnection, reader: &Reader, lane: Lane) -> Result<PgCursor> {
+        let row = sqlx::query(self.sql.progress.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .fetch_one(conn)
+            .await
+            .map_err(Error::database("read a lane's progress"))?;
+        let open = row.get::<Option<i64>, _>("hi_id").is_some();
+        Ok(PgCursor {
+            number: row.get("number"),
+            lo: mark_of(&row, "lo_")?,
+            hi: open.then(|| mark_of(&row, "hi_")).transpose()?,
+            pos: row.get("pos"),
+            stop: row.get("stop_mark"),
+            filter: filter_of(&row),
+            filter_version: row.get("version"),
+            lo_age: row.get("lo_age"),
+            loaded: std::time::Instant::now(),
+            late_exhausted: false,
+        })
+    }
+
+    /// Whether anything lies beyond `lo`. Reads only.
+    pub(super) async fn look(&self, conn: &mut PgConnection, lane: Lane, cursor: &PgCursor) -> Result<Look> {
+        let doing = "look for events";
+        let range = Range::beyond(&cursor.lo);
+        let (late_after, late_upto) = if range.has_late() { (range.late_after, range.late_upto) } else { (0, 0) };
+        // The end of the log is not known before this statement; far branches are rare and asked for afterwards.
+        let near_upto = late_upto.min(late_after.saturating_add(4_000));
+        let row = bind_wanted(sqlx::query(self.sql.look.clone()), 0, &cursor.filter, lane)
+            .bind(range.after)
+            .bind(range.from_xid.to_string())
+            .bind(late_after)
+            .bind(near_upto)
+            .bind(texts(&range.late))
+            .fetch_one(&mut *conn)
+            .await
+            .map_err(Error::database(doing))?;
+        let look = Look { found: row.get("found"), last_seq: row.get("last_seq") };
+        if look.found || near_upto >= late_upto.min(look.last_seq) || late_upto == 0 {
+            return Ok(look);
+        }
+        let found = bind_wanted(sqlx::query(self.sql.look_far.clone()), 0, &cursor.filter, lane)
+            .bind(near_upto)
+            .bind(late_upto)
+            .bind(bigints(&range.late))
+            .fetch_one(conn)
+            .await
+            .map_err(Error::database(doing))?;
+        Ok(Look { found: found.get("found"), ..look })
+    }
+
+    /// Reads up to `limit` events of a range that are visible in `hi`, merged from its branches in seq order.
+    pub(super) async fn read_page(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        filter: &Filter,
+        hi: &Mark,
+        range: &Range,
+        limit: i64,
+    ) -> Result<Page> {
+        let far = range.has_late() && range.late_is_far(hi.ceil_seq);
+        let near = range.has_late() && !far;
+        let (late_after, late_upto) = if near { (range.late_after, range.late_upto) } else { (0, 0) };
+        let late = if near { texts(&range.late) } else { Vec::new() };
+        let query = bind_wanted(sqlx::query(self.sql.page.clone()), reader.id, filter, lane)
+            .bind(range.after)
+            .bind(range.upto)
+            .bind(range.from_xid.to_string())
+            .bind(hi.snapshot.as_str())
+            .bind(late_after)
+            .bind(late_upto)
+            .bind(late)
+            .bind(reader.dead_blocks())
+            .bind(limit);
+        let main = collect(query.fetch(&mut *conn), reader).await?;
+        if !far {
+            return Ok(cut(main, limit));
+        }
+        let query = bind_wanted(sqlx::query(self.sql.page_far.clone()), reader.id, filter, lane)
+            .bind(range.late_after)
+            .bind(range.late_upto)
+            .bind(bigints(&range.late))
+            .bind(reader.dead_blocks())
+            .bind(limit);
+        let late = collect(query.fetch(conn), reader).await?;
+        Ok(cut(merge(main, late), limit))
+    }
+}
+
+/// Events as they came, and whether reading stopped early because of their size.
+struct Rows {
+    events: Vec<ClaimedEvent>,
+    cut_short: bool,
+}
+
+async fn collect(
+    mut rows: impl futures::Stream<Item = sqlx::Result<PgRow>> + Unpin,
+    reader: &Reader,
+) -> Result<Rows> {
+    let mut collected = Rows { events: Vec::new(), cut_short: false };
+    let mut bytes = 0;
+    while let Some(row) = rows.try_next().await.map_err(Error::database("read a page"))? {
+        if bytes > PAGE_BYTES {
+            collected.cut_short = true;
+            break;
+        }
+        let event = event_of(&row)?;
+        bytes += event.payload.len();
+        collected.events.push(ClaimedEvent {
+            event,
+            blocked: reader.keyed() && row.get::<bool, _>("blocked"),
+            elsewhere: row.get("elsewhere"),
+            wait: duration_of(row.get("wait")),
+        });
+    }
+    Ok(collected)
+}
+
+fn merge(main: Rows, late: Rows) -> Rows {
+    // A branch that was cut short is only known up to its last event; beyond that the other must not run ahead.
+    let known = |rows: &Rows| rows.events.last().filter(|_| rows.cut_short).map_or(i64::MAX, |last| last.event.seq);
+    let upto = known(&main).min(known(&late));
+    let cut_short = main.cut_short || late.cut_short;
+    let mut events = main.events;
+    events.extend(late.events);
+    events.sort_by_key(|claimed| claimed.event.seq);
+    events.retain(|claimed| claimed.event.seq <= upto);
+    Rows { events, cut_short }
+}
+
+fn cut(mut rows: Rows, limit: i64) -> Page {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let closes_window = !rows.cut_short && rows.events.len() < limit;
+    rows.events.truncate(limit);
+    Page { events: rows.events, closes_window }
+}
+
+type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
+
+/// Binds $1 to $7: the subscription and what fragments/wanted.sql needs.
+fn bind_wanted<'q>(query: PgQuery<'q>, subscription: i64, filter: &Filter, lane: Lane) -> PgQuery<'q> {
+    query
+        .bind(subscription)
+        .bind(listed(&filter.namespaces))
+        .bind(listed(&filter.topics))
+        .bind(listed(&filter.event_types))
+        .bind(listed(&filter.tenants))
+        .bind(lane.number)
+        .bind(lane.of)
+}
+
+fn texts(xids: &[u64]) -> Vec<String> {
+    xids.iter().map(u64::to_string).collect()
+}
+
+fn bigints(xids: &[u64]) -> Vec<i64> {
+    xids.iter().map(|xid| i64::try_from(*xid).unwrap_or(i64::MAX)).collect()
+}
+
+fn parse_xid(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| Error::Corrupt(format!("`{text}` is not a transaction id")))
+}
+
+fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {
+    let column = |name: &str| format!("{prefix}{name}");
+    Ok(Mark {
+        id: row.get(column("id").as_str()),
+        snapshot: Snapshot::parse(row.get(column("snapshot").as_str()))?,
+        floor_seq: row.get(column("floor_seq").as_str()),
+        floor_xid: parse_xid(row.get(column("floor_xid").as_str()))?,
+        ceil_seq: row.get(column("ceil_seq").as_str()),
+        steps: Mark::steps_from_pairs(&row.get::<Vec<i64>, _>(column("steps").as_str())),
+        replay_from: row.get(column("replay_from").as_str()),
+    })
+}

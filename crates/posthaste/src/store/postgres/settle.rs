@@ -1,0 +1,128 @@
+//! Settling and holding: every write checks the token, and zero rows means the lease was lost.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgConnection;
+
+use crate::error::{Error, Result};
+use crate::id::Token;
+use crate::lease::{Holder, Lane, Reader, Trouble};
+use crate::store::{BatchRef, Hold};
+
+use super::{PgStore, micros};
+
+const DOING: &str = "settle a batch";
+
+impl PgStore {
+    pub(crate) async fn finish_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        if troubles.is_empty() {
+            let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+            return self.mark_finished(&mut conn, reader, batch.lane, batch.number, batch.token).await;
+        }
+        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        if reader.keyed() {
+            self.lock_subscription(&mut tx, reader).await?;
+        }
+        if !self.mark_finished(&mut tx, reader, batch.lane, batch.number, batch.token).await? {
+            return Ok(false);
+        }
+        self.insert_troubles(&mut tx, reader, troubles, holder).await?;
+        tx.commit().await.map_err(Error::database(DOING))?;
+        Ok(true)
+    }
+
+    pub(super) async fn mark_finished(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        number: i64,
+        token: Token,
+    ) -> Result<bool> {
+        let done = sqlx::query(self.sql.finish_batch.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(number)
+            .bind(token.0)
+            .execute(conn)
+            .await
+            .map_err(Error::database(DOING))?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    pub(crate) async fn record_hold(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool> {
+        let done = sqlx::query(self.sql.hold_batch.clone())
+            .bind(reader.id)
+            .bind(batch.lane.generation)
+            .bind(batch.lane.number)
+            .bind(batch.number)
+            .bind(batch.token.0)
+            .bind(hold.done_to)
+            .bind(i32::try_from(hold.attempts).unwrap_or(i32::MAX))
+            .bind(micros(hold.delay))
+            .bind(&hold.error)
+            .execute(&self.pool)
+            .await
+            .map_err(Error::database("hold a batch"))?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    pub(crate) async fn renew_leases(
+        &self,
+        reader: &Reader,
+        tokens: &[Token],
+        lease: Duration,
+    ) -> Result<Vec<Token>> {
+        let rows = sqlx::query_scalar(self.sql.renew.clone())
+            .bind(reader.id)
+            .bind(tokens.iter().map(|token| token.0).collect::<Vec<_>>())
+            .bind(micros(lease))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Error::database("renew leases"))?;
+        Ok(rows.into_iter().map(Token).collect())
+    }
+
+    pub(crate) async fn give_lane_back(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()> {
+        sqlx::query(self.sql.release_lane.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(token.0)
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("release a lane"))
+    }
+
+    pub(crate) async fn give_batch_back(&self, reader: &Reader, batch: BatchRef) -> Result<()> {
+        sqlx::query(self.sql.release_batch.clone())
+            .bind(reader.id)
+            .bind(batch.lane.generation)
+            .bind(batch.lane.number)
+            .bind(batch.number)
+            .bind(batch.token.0)
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("release a batch"))
+    }
+
+    pub(crate) async fn say_alive(&self, reader: &Reader, holder: &Holder) -> Result<u32> {
+        let alive: i64 = sqlx::query_scalar(self.sql.announce_worker.clone())
+            .bind(reader.id)
+            .bind(holder.worker.as_str())
+            .bind(micros(holder.lease))
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Error::database("announce a worker"))?;
+        Ok(u32::try_from(alive).unwrap_or(1))
+    }
+}

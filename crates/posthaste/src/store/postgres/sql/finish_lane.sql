@@ -1,0 +1,8 @@
+-- A lane that was told to stop has come to its stop mark: nothing unfinished is left. Fenced by the token.
+update {schema}.lanes l
+set finished_at = clock_timestamp(), token = null, locked_until = null
+where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.token = $4
+  and not exists (
+    select 1 from {schema}.batches b
+    where b.subscription = $1 and b.generation = $2 and b.lane = $3 and b.finished_at is null
+  )

@@ -1,0 +1,5 @@
+($2::text[] is null or e.namespace = any ($2))
+  and ($3::text[] is null or e.topic = any ($3))
+  and ($4::text[] is null or e.event_type = any ($4))
+  and ($5::uuid[] is null or e.tenant_id = any ($5))
+  and ($7::integer = 1 or {schema}.lane_of(e.key, e.seq, $7) = $6)

@@ -1,0 +1,5 @@
+-- Is there a lane to take? Reads only, so that an idle worker burns no xid. Primary key.
+select exists (
+  select 1 from {schema}.lanes l
+  where l.subscription = $1 and l.finished_at is null and (l.token is null or l.locked_until < clock_timestamp())
+) as free

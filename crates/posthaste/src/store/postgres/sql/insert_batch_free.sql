@@ -1,0 +1,17 @@
+-- Claims a page where any number of workers claim side by side (order `none`): inserting `number + 1` is the
+-- compare-and-set. Commits synchronously, as every claim.
+with sync as (
+  select set_config('synchronous_commit', 'on', true)
+), mark as (
+  insert into {schema}.marks (snapshot, floor_seq, floor_xid, ceil_seq, steps)
+  select $14::text::pg_snapshot, $15::bigint, $16::text::xid8, $17::bigint, $18::bigint[] from sync where $7::bigint is null
+  returning id
+)
+insert into {schema}.batches (subscription, generation, lane, number, lo, hi, seq_from, seq_to, count, closes_window,
+  filter_version, token, locked_by, locked_until, finished_at)
+select $1, $2, $3, $5, $6, coalesce($7, (select id from mark)), $8, $9, $10, $11, $12,
+  case when $13 then null else $4 end, $19, clock_timestamp() + $20 * interval '1 microsecond',
+  case when $13 then clock_timestamp() end
+from sync where $21::bigint is null
+on conflict do nothing
+returning hi

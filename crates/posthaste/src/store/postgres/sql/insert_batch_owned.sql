@@ -1,0 +1,22 @@
+-- Claims a page in a lane that has one owner: locks the lane's row, checks the token, and inserts `number + 1`, all in
+-- one transaction. Commits synchronously before the first send, which also flushes the producers' commits it read.
+with sync as (
+  select set_config('synchronous_commit', 'on', true)
+), owned as (
+  select 1 from {schema}.lanes l, sync
+  where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.token = $4
+    and l.stop_mark is not distinct from $21
+  for update of l
+), mark as (
+  insert into {schema}.marks (snapshot, floor_seq, floor_xid, ceil_seq, steps)
+  select $14::text::pg_snapshot, $15::bigint, $16::text::xid8, $17::bigint, $18::bigint[] from owned where $7::bigint is null
+  returning id
+)
+insert into {schema}.batches (subscription, generation, lane, number, lo, hi, seq_from, seq_to, count, closes_window,
+  filter_version, token, locked_by, locked_until, finished_at)
+select $1, $2, $3, $5, $6, coalesce($7, (select id from mark)), $8, $9, $10, $11, $12,
+  case when $13 then null else $4 end, $19, clock_timestamp() + $20 * interval '1 microsecond',
+  case when $13 then clock_timestamp() end
+from owned
+on conflict do nothing
+returning hi

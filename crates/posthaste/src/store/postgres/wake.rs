@@ -1,0 +1,89 @@
+//! Waking up: the listener and the sign. A ring is a hint; losing every one costs latency, never events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result};
+use crate::observe::Bell;
+use crate::store::Sign;
+
+use super::PgStore;
+
+/// A listening connection that died silently is noticed after this long.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+impl PgStore {
+    pub(crate) async fn listen(&self, bell: Arc<Bell>, stop: CancellationToken) {
+        let mut wait = Duration::from_millis(100);
+        while !stop.is_cancelled() {
+            if let Err(error) = self.listen_until_lost(&bell, &stop, &mut wait).await {
+                bell.set_listening(false);
+                tracing::warn!(%error, "cannot listen for wake-ups; polling goes on, trying again in {wait:?}");
+            }
+            // Whatever was missed while nobody listened is found by looking.
+            bell.ring();
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = (wait * 2).min(Duration::from_secs(30));
+        }
+        bell.set_listening(false);
+    }
+
+    async fn listen_until_lost(&self, bell: &Bell, stop: &CancellationToken, wait: &mut Duration) -> sqlx::Result<()> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen(self.schema.as_str()).await?;
+        // The LISTEN has committed; only now may a worker rely on rings, and what came before is found by looking.
+        bell.set_listening(true);
+        bell.ring();
+        *wait = Duration::from_millis(100);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                rung = listener.try_recv() => match rung? {
+                    Some(_) => bell.ring(),
+                    None => return Ok(()),
+                },
+                () = tokio::time::sleep(KEEP_ALIVE) => check_alive(&mut listener).await?,
+            }
+        }
+    }
+
+    pub(crate) async fn raise_sign(&self, lasting: Duration) -> Result<Sign> {
+        let doing = "put up the sign";
+        let millis = i64::try_from(lasting.as_millis()).unwrap_or(i64::MAX);
+        sqlx::query(self.sql.put_up_sign.clone())
+            .bind(millis)
+            .execute(&self.pool)
+            .await
+            .map_err(Error::database(doing))?;
+        // Drawn after the sign is up: whoever read "no sign" has a lower xid, because producers read it after
+        // their insert.
+        let before: String = sqlx::query_scalar(self.sql.newest_xid.clone())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Error::database(doing))?;
+        Ok(Sign { before: Some(before) })
+    }
+
+    pub(crate) async fn producers_ended(&self, sign: &Sign) -> Result<bool> {
+        let Some(before) = &sign.before else { return Ok(true) };
+        sqlx::query_scalar(self.sql.all_ended.clone())
+            .bind(before)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Error::database("look for running producers"))
+    }
+}
+
+async fn check_alive(listener: &mut PgListener) -> sqlx::Result<()> {
+    let check = sqlx::query("select 1").execute(listener);
+    match tokio::time::timeout(KEEP_ALIVE, check).await {
+        Ok(result) => result.map(|_| ()),
+        Err(_) => Err(sqlx::Error::PoolTimedOut),
+    }
+}
