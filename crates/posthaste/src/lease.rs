@@ -1,13 +1,12 @@
 //! Claims and what ends them: who holds which events until when, and the settlements that report back.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 
 use crate::event::Event;
 use crate::id::{EventId, Token, WorkerName};
-use crate::outcome::{DeliveryStatus, Outcome};
+use crate::outcome::Outcome;
 use crate::subscription::{AfterDead, ClaimBy, Order, Settings};
 
 /// A subscription as the store knows it now: declared, then adjusted by operators.
@@ -172,75 +171,6 @@ pub(crate) struct Trouble {
     pub(crate) attempts: u32,
     /// From a batch whose worker was lost twice: to be claimed alone.
     pub(crate) solo: bool,
-}
-
-/// A delivery row to be written, in the terms of the insert statements.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DeliveryRow {
-    pub(crate) seq: i64,
-    pub(crate) event_id: EventId,
-    pub(crate) key: Option<String>,
-    pub(crate) status: DeliveryStatus,
-    pub(crate) parked: bool,
-    pub(crate) solo: bool,
-    pub(crate) attempts: u32,
-    pub(crate) due_at: Option<DateTime<Utc>>,
-    pub(crate) delay: Duration,
-    pub(crate) token: Option<Token>,
-    pub(crate) error: Option<String>,
-    pub(crate) outcome: Option<&'static str>,
-}
-
-impl DeliveryRow {
-    fn of(trouble: &Trouble) -> Self {
-        let row = Self {
-            seq: trouble.seq,
-            event_id: trouble.event_id,
-            key: trouble.key.clone(),
-            status: DeliveryStatus::Pending,
-            parked: false,
-            solo: trouble.solo,
-            attempts: trouble.attempts,
-            due_at: None,
-            delay: Duration::ZERO,
-            token: None,
-            error: None,
-            outcome: None,
-        };
-        match trouble.settlement.clone() {
-            Settlement::Delivered | Settlement::Park => row,
-            Settlement::Retry { delay, error } => {
-                Self { delay, error: Some(error), outcome: Some("retry"), ..row }
-            }
-            Settlement::Dead { error } => {
-                Self { status: DeliveryStatus::Dead, error: Some(error), outcome: Some("dead"), ..row }
-            }
-            Settlement::GiveBack { delay } => Self { delay, ..row },
-            Settlement::Delay { until } => Self { due_at: Some(until), key: None, ..row },
-            Settlement::Spill { token } => {
-                Self { status: DeliveryStatus::Processing, token: Some(token), ..row }
-            }
-        }
-    }
-}
-
-/// The rows for events that left the happy path. `blocked` holds the keys that have an earlier row; within the list, each
-/// row blocks the later ones of its key, in the order given (seq order).
-pub(crate) fn delivery_rows(
-    troubles: &[Trouble],
-    mut blocked: HashSet<String>,
-    dead_blocks: bool,
-) -> Vec<DeliveryRow> {
-    let place = |trouble: &Trouble| {
-        let mut row = DeliveryRow::of(trouble);
-        let Some(key) = &row.key else { return row };
-        row.parked = row.status == DeliveryStatus::Pending && blocked.contains(key);
-        if row.status != DeliveryStatus::Dead || dead_blocks {
-            blocked.insert(key.clone());
-        }
-        row
-    };
-    troubles.iter().map(place).collect()
 }
 
 /// The settlement of one delivery row.

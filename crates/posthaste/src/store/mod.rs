@@ -15,10 +15,14 @@ use crate::lease::{Batch, DeliveryClaim, DeliverySettlement, Holder, Lane, LaneC
 use crate::observe::Bell;
 use crate::subscription::Subscription;
 
+mod rows;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+
+/// A batch lost more often than this is materialised: its events become deliveries that are claimed one at a time.
+const CLAIMS_BEFORE_MATERIALISING: u32 = 2;
 
 /// What a claim of fresh events gave.
 #[derive(Debug)]

@@ -7,11 +7,9 @@ use sqlx::Row;
 
 use crate::error::{Error, Result};
 use crate::id::Token;
-use crate::lease::{
-    Batch, ClaimedEvent, DeliveryClaim, Held, Holder, Lane, LaneClaim, Reader, Settlement, Trouble, delivery_rows,
-};
-use crate::outcome::DeliveryStatus;
-use crate::store::{Cursor, Fresh};
+use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Held, Holder, Lane, LaneClaim, Reader, Trouble};
+use crate::store::rows::{DeliveryRow, as_deliveries, delivery_rows, isolated, order_key};
+use crate::store::{CLAIMS_BEFORE_MATERIALISING, Cursor, Fresh};
 use crate::subscription::{ClaimBy, Order};
 
 use super::mark::{Mark, Range};
@@ -24,9 +22,6 @@ const DOING: &str = "claim";
 const ADVANCE_EVENTS: i64 = 1_000;
 /// ...or, if there were fewer, after this many seconds: an old mark holds retention back.
 const ADVANCE_SECONDS: f64 = 60.0;
-
-/// A batch lost this often is materialised: its events become deliveries that are claimed one at a time.
-const CLAIMS_BEFORE_MATERIALISING: u32 = 2;
 
 impl PgStore {
     pub(crate) async fn take_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
@@ -377,53 +372,6 @@ fn advance(place: &mut PgCursor, mut hi: Mark, hi_id: i64, page: &Page) {
     }
 }
 
-/// The key whose order an event is part of; delayed events leave it.
-pub(super) fn order_key(claimed: &ClaimedEvent, reader: &Reader) -> Option<String> {
-    let ordered = reader.keyed() && claimed.event.available_at.is_none();
-    claimed.event.key.clone().filter(|_| ordered)
-}
-
-fn isolated(claimed: &ClaimedEvent, reader: &Reader) -> Trouble {
-    let settlement = match claimed.event.available_at {
-        Some(until) if claimed.wait.is_some() => Settlement::Delay { until },
-        _ => Settlement::Park,
-    };
-    trouble(claimed, reader, settlement, 0, true)
-}
-
-fn trouble(claimed: &ClaimedEvent, reader: &Reader, settlement: Settlement, attempts: u32, solo: bool) -> Trouble {
-    Trouble {
-        seq: claimed.event.seq,
-        event_id: claimed.event.id,
-        key: order_key(claimed, reader),
-        settlement,
-        attempts,
-        solo,
-    }
-}
-
-/// Splits a page claimed by event: what this worker holds from now on, and all rows to write.
-fn as_deliveries<'a>(
-    page: &'a [ClaimedEvent],
-    reader: &Reader,
-    token: Token,
-) -> (Vec<(i64, &'a ClaimedEvent)>, Vec<Trouble>) {
-    let mut held = Vec::new();
-    let mut troubles = Vec::new();
-    for claimed in page.iter().filter(|claimed| !claimed.elsewhere) {
-        let (settlement, attempts) = match claimed.event.available_at {
-            Some(until) if claimed.wait.is_some() => (Settlement::Delay { until }, 0),
-            _ if claimed.blocked => (Settlement::Park, 0),
-            _ => (Settlement::Spill { token }, 1),
-        };
-        if attempts == 1 {
-            held.push((claimed.event.seq, claimed));
-        }
-        troubles.push(trouble(claimed, reader, settlement, attempts, false));
-    }
-    (held, troubles)
-}
-
 impl PgStore {
     /// Writes delivery rows, under the subscription's lock in `key` order; returns the seqs that were written.
     pub(super) async fn insert_troubles(
@@ -438,7 +386,7 @@ impl PgStore {
         }
         let blocked = self.keys_blocked(tx, reader, troubles).await?;
         let rows = delivery_rows(troubles, blocked, reader.dead_blocks());
-        let column = |of: fn(&crate::lease::DeliveryRow) -> i64| rows.iter().map(of).collect::<Vec<_>>();
+        let column = |of: fn(&DeliveryRow) -> i64| rows.iter().map(of).collect::<Vec<_>>();
         let written = sqlx::query(self.sql.insert_deliveries.clone())
             .bind(reader.id)
             .bind(holder.worker.as_str())
@@ -458,7 +406,6 @@ impl PgStore {
             .fetch_all(tx)
             .await
             .map_err(Error::database("write deliveries"))?;
-        debug_assert!(rows.iter().all(|row| row.status != DeliveryStatus::Processing || row.token.is_some()));
         Ok(written.iter().map(|row| row.get::<i64, _>("seq")).collect())
     }
 

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{DeliveryClaim, DeliverySettlement, Holder, Reader, Settlement};
-use crate::outcome::DeliveryStatus;
+use crate::store::rows::Change;
 
 use super::{PgStore, duration_of, event_of, micros};
 
@@ -121,7 +121,7 @@ impl PgStore {
             .bind(changes.iter().map(|c| c.status.as_str()).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.parked).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.give_back).collect::<Vec<_>>())
-            .bind(changes.iter().map(|c| c.delay).collect::<Vec<_>>())
+            .bind(changes.iter().map(|c| micros(c.delay)).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.error).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.outcome).collect::<Vec<_>>())
             .fetch_all(tx)
@@ -151,44 +151,6 @@ impl PgStore {
             .await
             .map_err(Error::database("look for due deliveries"))?;
         Ok(duration_of(wait))
-    }
-}
-
-/// What a settlement other than "delivered" writes.
-struct Change<'a> {
-    seq: i64,
-    token: Token,
-    status: DeliveryStatus,
-    parked: bool,
-    give_back: bool,
-    delay: i64,
-    error: Option<&'a str>,
-    outcome: Option<&'static str>,
-}
-
-impl<'a> Change<'a> {
-    fn of(settlement: &'a DeliverySettlement) -> Option<Self> {
-        let change = Change {
-            seq: settlement.seq,
-            token: settlement.token,
-            status: DeliveryStatus::Pending,
-            parked: false,
-            give_back: false,
-            delay: 0,
-            error: None,
-            outcome: None,
-        };
-        Some(match &settlement.settlement {
-            Settlement::Delivered | Settlement::Spill { .. } | Settlement::Delay { .. } => return None,
-            Settlement::Retry { delay, error } => {
-                Change { delay: micros(*delay), error: Some(error), outcome: Some("retry"), ..change }
-            }
-            Settlement::Dead { error } => {
-                Change { status: DeliveryStatus::Dead, error: Some(error), outcome: Some("dead"), ..change }
-            }
-            Settlement::Park => Change { parked: settlement.key.is_some(), give_back: true, ..change },
-            Settlement::GiveBack { delay } => Change { delay: micros(*delay), give_back: true, ..change },
-        })
     }
 }
 
