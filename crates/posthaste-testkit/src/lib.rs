@@ -1,1 +1,7 @@
-//! Placeholder
+//! Private databases, suites and checkers for testing Posthaste and what is built on it.
+
+mod database;
+mod ledger;
+
+pub use database::{Server, TestDatabase, servers, sqlite_file};
+pub use ledger::{Accepted, Committed, Ledger, Verdict};

@@ -41,10 +41,6 @@ impl Headers {
     pub(crate) fn from_map(map: BTreeMap<String, String>) -> Self {
         Self(map)
     }
-
-    pub(crate) fn as_map(&self) -> &BTreeMap<String, String> {
-        &self.0
-    }
 }
 
 /// An event of the log, as stored. It never changes.
@@ -126,8 +122,8 @@ pub(crate) enum Available {
 impl NewEvent {
     /// An event whose body is `payload` written as JSON.
     pub fn json(topic: impl Into<String>, payload: &impl Serialize) -> Result<Self, InvalidEvent> {
-        let body =
-            serde_json::to_vec(payload).map_err(|error| InvalidEvent::NotJson { reason: error.to_string() })?;
+        let body = serde_json::to_vec(payload)
+            .map_err(|error| InvalidEvent::NotJson { reason: error.to_string() })?;
         Ok(Self::new(topic.into(), body, "application/json"))
     }
 
@@ -387,7 +383,10 @@ mod tests {
     #[test]
     fn a_header_cannot_smuggle_another_one() {
         for (name, value) in [("a", "x\r\ny: z"), ("a", "x\0"), ("a b", "x"), ("", "x"), ("a:", "x")] {
-            assert!(matches!(refused(event().header(name, value)), InvalidEvent::Header { .. }), "{name:?} {value:?}");
+            assert!(
+                matches!(refused(event().header(name, value)), InvalidEvent::Header { .. }),
+                "{name:?} {value:?}"
+            );
         }
         assert!(matches!(refused(event().header("A", "1").header("a", "2")), InvalidEvent::Header { .. }));
         assert!(event().header_bytes("a", b"\xff").is_err());

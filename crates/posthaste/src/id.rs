@@ -30,7 +30,7 @@ impl fmt::Display for EventId {
 
 /// The fence of a claim: new at every claim, checked by every write of its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Token(pub(crate) Uuid);
+pub(crate) struct Token(pub(crate) Uuid);
 
 impl Token {
     pub(crate) fn new() -> Self {
@@ -110,7 +110,9 @@ impl SchemaName {
         if !first || !rest || name.len() > 48 || name.starts_with("pg_") {
             return Err(Error::invalid_setting(
                 "schema",
-                format!("`{name}` is not usable; use 1 to 48 of a-z, 0-9 and _, not starting with a digit or pg_"),
+                format!(
+                    "`{name}` is not usable; use 1 to 48 of a-z, 0-9 and _, not starting with a digit or pg_"
+                ),
             ));
         }
         Ok(Self(name.to_owned()))
@@ -133,7 +135,10 @@ fn check_name(what: &'static str, name: &str, max: usize) -> Result<()> {
         return Err(Error::invalid_setting(what, "must not be empty"));
     }
     if name.len() > max {
-        return Err(Error::invalid_setting(what, format!("is {} bytes long, at most {max} are allowed", name.len())));
+        return Err(Error::invalid_setting(
+            what,
+            format!("is {} bytes long, at most {max} are allowed", name.len()),
+        ));
     }
     if name.chars().any(char::is_control) {
         return Err(Error::invalid_setting(what, "must not contain control characters"));

@@ -11,7 +11,7 @@ use crate::subscription::{AfterDead, ClaimBy, Order, Settings};
 
 /// A subscription as the store knows it now: declared, then adjusted by operators.
 #[derive(Debug, Clone)]
-pub struct Reader {
+pub(crate) struct Reader {
     pub(crate) id: i64,
     pub(crate) name: String,
     pub(crate) order: Order,
@@ -23,21 +23,6 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The subscription's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The settings in force.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// Whether an operator paused it.
-    pub fn paused(&self) -> bool {
-        self.paused
-    }
-
     /// Whether keys have an order, so that deliveries of one key wait for each other.
     pub(crate) fn keyed(&self) -> bool {
         self.order == Order::Key
@@ -51,7 +36,7 @@ impl Reader {
 
 /// A lane of a subscription, named: its number within one generation of lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lane {
+pub(crate) struct Lane {
     pub(crate) generation: i32,
     pub(crate) number: i32,
     pub(crate) of: i32,
@@ -59,7 +44,7 @@ pub struct Lane {
 
 /// Ownership of a lane. In `key` and `strict` order all batches of a lane belong to its one holder.
 #[derive(Debug)]
-pub struct LaneClaim {
+pub(crate) struct LaneClaim {
     pub(crate) lane: Lane,
     pub(crate) token: Token,
     /// What the former holder left unfinished, in number order.
@@ -68,7 +53,7 @@ pub struct LaneClaim {
 
 /// A leased page of the log. Not `Clone`: it is settled once.
 #[derive(Debug)]
-pub struct Batch {
+pub(crate) struct Batch {
     pub(crate) lane: Lane,
     pub(crate) number: i64,
     pub(crate) token: Token,
@@ -89,7 +74,7 @@ pub(crate) struct Held {
 
 /// A claimed event of a batch.
 #[derive(Debug)]
-pub struct ClaimedEvent {
+pub(crate) struct ClaimedEvent {
     pub(crate) event: Event,
     /// An earlier event of its key is still a delivery: it must queue behind it.
     pub(crate) blocked: bool,
@@ -101,7 +86,7 @@ pub struct ClaimedEvent {
 
 /// A claimed delivery: one event, under its own lease.
 #[derive(Debug)]
-pub struct DeliveryClaim {
+pub(crate) struct DeliveryClaim {
     pub(crate) event: Event,
     /// The key whose order it is part of; `None` for delayed events, which left it.
     pub(crate) key: Option<String>,
@@ -114,12 +99,12 @@ pub struct DeliveryClaim {
 
 impl DeliveryClaim {
     /// The event.
-    pub fn event(&self) -> &Event {
+    pub(crate) fn event(&self) -> &Event {
         &self.event
     }
 
     /// Attempts at this event, this one included.
-    pub fn attempts(&self) -> u32 {
+    pub(crate) fn attempts(&self) -> u32 {
         self.attempts
     }
 }
@@ -129,16 +114,27 @@ impl DeliveryClaim {
 pub(crate) enum Settlement {
     Delivered,
     /// Failed; try again after the delay, counted from now on the database's clock.
-    Retry { delay: Duration, error: String },
-    Dead { error: String },
+    Retry {
+        delay: Duration,
+        error: String,
+    },
+    Dead {
+        error: String,
+    },
     /// Not tried: it queues behind an earlier event of its key. The attempt counted at claim is given back.
     Park,
     /// Not tried, or tried against a receiver that is away: due again after the delay, the attempt given back.
-    GiveBack { delay: Duration },
+    GiveBack {
+        delay: Duration,
+    },
     /// Its time has not come: due when it says, outside the order of its key.
-    Delay { until: DateTime<Utc> },
+    Delay {
+        until: DateTime<Utc>,
+    },
     /// Still running while its batch must be closed: goes on as a delivery under this token.
-    Spill { token: Token },
+    Spill {
+        token: Token,
+    },
 }
 
 impl Settlement {

@@ -1,5 +1,5 @@
-//! Placeholder.
-#![expect(dead_code, reason = "assembly in progress")]
+//! Posthaste is a transactional outbox: an application writes its own rows and an event in one database transaction;
+//! Posthaste then carries that event, at least once, in order per key, to every subscription that wants it.
 
 // 1 vocabulary: plain data and pure rules, no I/O
 mod error;
@@ -12,4 +12,33 @@ mod lease;
 mod observe;
 
 // 2 ports: what the flow needs from outside
+mod sink;
 mod store;
+
+// 3 steps: one verb each; a step never calls another step
+mod enqueue;
+mod wake;
+mod claim;
+mod dispatch;
+
+// 4 assembly: the only place that chains steps and spawns tasks
+#[cfg(feature = "postgres")]
+mod transactional;
+mod worker;
+mod handle;
+
+pub use claim::{Claimed, Claims};
+pub use enqueue::Producer;
+pub use error::{Error, ErrorKind, InvalidEvent, Result};
+pub use event::{Enqueued, Event, Headers, Limits, NewEvent};
+pub use handle::Posthaste;
+pub use id::{EventId, SchemaName, SubscriptionName, WorkerName};
+pub use lease::Attempt;
+pub use observe::Counters;
+pub use outcome::{DeliveryStatus, Outcome, Standing, Step};
+pub use retry::RetryPolicy;
+pub use sink::{Handler, IntoOutcome, Page, Sink};
+pub use subscription::{AfterDead, ClaimBy, Filter, Order, Settings, Start, Subscription};
+#[cfg(feature = "postgres")]
+pub use transactional::TransactionalHandler;
+pub use worker::{Worker, WorkerBuilder};

@@ -125,7 +125,9 @@ impl Standing {
             (Self::Row(Processing, attempts), Step::Fail | Step::Expire) if attempts >= max_attempts => {
                 Some(Self::Row(Dead, attempts))
             }
-            (Self::Row(Processing, attempts), Step::Fail | Step::Expire) => Some(Self::Row(Pending, attempts)),
+            (Self::Row(Processing, attempts), Step::Fail | Step::Expire) => {
+                Some(Self::Row(Pending, attempts))
+            }
             (Self::Row(Processing, attempts), Step::Reject) => Some(Self::Row(Dead, attempts)),
             (Self::Row(Processing, attempts), Step::GiveBack) => {
                 Some(Self::Row(Pending, attempts.saturating_sub(1)))

@@ -139,7 +139,11 @@ impl Default for Settings {
 impl Settings {
     /// The backoff these settings describe.
     pub fn retry(&self) -> RetryPolicy {
-        RetryPolicy { max_attempts: self.max_attempts, base_delay: self.base_delay, max_delay: self.max_delay }
+        RetryPolicy {
+            max_attempts: self.max_attempts,
+            base_delay: self.base_delay,
+            max_delay: self.max_delay,
+        }
     }
 
     /// Checks every value; reports all that is wrong at once.
@@ -151,9 +155,18 @@ impl Settings {
             }
         };
         let day = Duration::from_secs(86_400);
-        check((1..=10_000).contains(&self.batch_size), format!("batch_size {} is not 1 to 10000", self.batch_size));
-        check((1..=10_000).contains(&self.concurrency), format!("concurrency {} is not 1 to 10000", self.concurrency));
-        check((1..=10_000).contains(&self.max_attempts), format!("max_attempts {} is not 1 to 10000", self.max_attempts));
+        check(
+            (1..=10_000).contains(&self.batch_size),
+            format!("batch_size {} is not 1 to 10000", self.batch_size),
+        );
+        check(
+            (1..=10_000).contains(&self.concurrency),
+            format!("concurrency {} is not 1 to 10000", self.concurrency),
+        );
+        check(
+            (1..=10_000).contains(&self.max_attempts),
+            format!("max_attempts {} is not 1 to 10000", self.max_attempts),
+        );
         for (name, value, least) in [
             ("poll_interval", self.poll_interval, 1),
             ("lease", self.lease, 100),
@@ -290,7 +303,10 @@ impl Subscription {
             return Err(Error::invalid_setting("lanes", "more than one lane needs `key` order"));
         }
         if self.order == Order::Strict && self.claim_by == ClaimBy::Event {
-            return Err(Error::invalid_setting("claim_by", "`strict` order claims by batch; it settles each event anyway"));
+            return Err(Error::invalid_setting(
+                "claim_by",
+                "`strict` order claims by batch; it settles each event anyway",
+            ));
         }
         let named = [&self.filter.namespaces, &self.filter.topics, &self.filter.event_types];
         if named.iter().any(|list| list.iter().any(|word| word.is_empty() || word.contains('\0'))) {

@@ -122,16 +122,26 @@ pub(crate) trait Store: Debug + Send + Sync {
         holder: &Holder,
     ) -> Result<bool>;
     /// Order `strict`: records progress within a batch and what holds it. `false`: the lease was lost.
-    async fn hold_batch(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool>;
+    /// The dead letters it met on the way commit together with that.
+    async fn hold_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        hold: &Hold,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool>;
     /// Settles deliveries; returns the seqs whose lease was still held.
-    async fn settle_deliveries(&self, reader: &Reader, settlements: &[DeliverySettlement]) -> Result<Vec<i64>>;
+    async fn settle_deliveries(
+        &self,
+        reader: &Reader,
+        settlements: &[DeliverySettlement],
+    ) -> Result<Vec<i64>>;
 
     /// Renews leases; returns the tokens that still hold something.
     async fn renew(&self, reader: &Reader, tokens: &[Token], lease: Duration) -> Result<Vec<Token>>;
     /// Gives a lane back.
     async fn release_lane(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()>;
-    /// Gives a batch back (order `none`).
-    async fn release_batch(&self, reader: &Reader, batch: BatchRef) -> Result<()>;
     /// Says that this worker is alive; returns how many are.
     async fn announce_worker(&self, reader: &Reader, holder: &Holder) -> Result<u32>;
 

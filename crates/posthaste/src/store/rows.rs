@@ -93,7 +93,13 @@ pub(crate) fn isolated(claimed: &ClaimedEvent, reader: &Reader) -> Trouble {
     trouble(claimed, reader, settlement, 0, true)
 }
 
-fn trouble(claimed: &ClaimedEvent, reader: &Reader, settlement: Settlement, attempts: u32, solo: bool) -> Trouble {
+fn trouble(
+    claimed: &ClaimedEvent,
+    reader: &Reader,
+    settlement: Settlement,
+    attempts: u32,
+    solo: bool,
+) -> Trouble {
     Trouble {
         seq: claimed.event.seq,
         event_id: claimed.event.id,
@@ -163,4 +169,3 @@ impl<'a> Change<'a> {
         })
     }
 }
-

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::error::{Error, Result};
 use crate::id::Token;
@@ -115,7 +115,8 @@ impl PgStore {
         if batch.claims <= CLAIMS_BEFORE_MATERIALISING || reader.order == Order::Strict {
             return Ok(Some(batch));
         }
-        let troubles: Vec<Trouble> = batch.events.iter().filter(|c| !c.elsewhere).map(|c| isolated(c, reader)).collect();
+        let troubles: Vec<Trouble> =
+            batch.events.iter().filter(|c| !c.elsewhere).map(|c| isolated(c, reader)).collect();
         self.insert_troubles(tx, reader, &troubles, holder).await?;
         self.mark_finished(tx, reader, batch.lane, batch.number, batch.token).await?;
         Ok(None)
@@ -244,7 +245,14 @@ impl PgStore {
         }
         let number = place.number;
         let held = (claim.reader.order == Order::Strict).then(Held::default);
-        Ok(Some(Fresh::Batch(Batch { lane: claim.lane, number, token, claims: 1, events: page.events, held })))
+        Ok(Some(Fresh::Batch(Batch {
+            lane: claim.lane,
+            number,
+            token,
+            claims: 1,
+            events: page.events,
+            held,
+        })))
     }
 
     /// Claims a page whose events each become a delivery row at once: the batch itself is finished as it is written.

@@ -1,14 +1,14 @@
 //! Subscriptions: created at a mark, kept in step with their declaration.
 
-use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::error::{Error, Result};
 use crate::lease::{Lane, Reader};
 use crate::subscription::{AfterDead, ClaimBy, Filter, Order, Settings, Start, Subscription};
 
-use super::mark::Mark;
 use super::PgStore;
+use super::mark::Mark;
 
 const DOING: &str = "declare a subscription";
 
@@ -34,7 +34,8 @@ impl PgStore {
     }
 
     async fn write_declaration(&self, subscription: &Subscription, start: Option<Mark>) -> Result<()> {
-        let declared = serde_json::to_value(subscription.settings).map_err(|e| Error::Corrupt(e.to_string()))?;
+        let declared =
+            serde_json::to_value(subscription.settings).map_err(|e| Error::Corrupt(e.to_string()))?;
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
         let row = sqlx::query(self.sql.declare.clone())
             .bind(subscription.name.as_str())
@@ -48,7 +49,8 @@ impl PgStore {
             .map_err(Error::database(DOING))?;
         let (id, version): (i64, i32) = (row.get("id"), row.get("filter_version"));
         if row.get("created") {
-            let start = start.ok_or_else(|| Error::Corrupt("the subscription vanished while it was declared".into()))?;
+            let start = start
+                .ok_or_else(|| Error::Corrupt("the subscription vanished while it was declared".into()))?;
             let mark = self.store_mark(&mut tx, &start).await?;
             self.open_generation(&mut tx, id, 1, i32::from(subscription.lanes), mark).await?;
             self.store_filter(&mut tx, id, 1, &subscription.filter).await?;

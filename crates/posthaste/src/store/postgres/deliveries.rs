@@ -25,7 +25,10 @@ impl PgStore {
             return Ok(Vec::new());
         }
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
-        sqlx::query("set local synchronous_commit = on").execute(&mut *tx).await.map_err(Error::database(DOING))?;
+        sqlx::query("set local synchronous_commit = on")
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(DOING))?;
         if reader.keyed() {
             self.lock_subscription(&mut tx, reader).await?;
         }
@@ -130,7 +133,12 @@ impl PgStore {
     }
 
     /// Lets the next event of each key go on, if its head has gone.
-    pub(super) async fn promote(&self, tx: &mut PgConnection, reader: &Reader, keys: Vec<String>) -> Result<()> {
+    pub(super) async fn promote(
+        &self,
+        tx: &mut PgConnection,
+        reader: &Reader,
+        keys: Vec<String>,
+    ) -> Result<()> {
         if keys.is_empty() || !reader.keyed() {
             return Ok(());
         }

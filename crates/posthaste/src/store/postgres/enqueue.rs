@@ -2,20 +2,24 @@
 
 use std::collections::HashMap;
 
+use sqlx::Row;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
-use sqlx::Row;
 
 use crate::error::{Error, Result};
 use crate::event::{Available, DEDUPE_LIFETIME, Enqueued, Headers, NewEvent};
 use crate::id::EventId;
 
-use super::{micros, PgStore};
+use super::{PgStore, micros};
 
 const DOING: &str = "enqueue";
 
 impl PgStore {
-    pub(crate) async fn enqueue(&self, conn: &mut PgConnection, events: &[NewEvent]) -> Result<Vec<Enqueued>> {
+    pub(crate) async fn enqueue(
+        &self,
+        conn: &mut PgConnection,
+        events: &[NewEvent],
+    ) -> Result<Vec<Enqueued>> {
         let mut results: Vec<Enqueued> =
             events.iter().map(|_| Enqueued { id: EventId::new(), duplicate: false }).collect();
         if events.iter().any(|event| event.dedupe_key.is_some()) {
@@ -116,7 +120,8 @@ impl PgStore {
         results: &[Enqueued],
         wanted: &[usize],
     ) -> Result<Vec<EventId>> {
-        let text = |of: fn(&NewEvent) -> &str| -> Vec<&str> { wanted.iter().map(|i| of(&events[*i])).collect() };
+        let text =
+            |of: fn(&NewEvent) -> &str| -> Vec<&str> { wanted.iter().map(|i| of(&events[*i])).collect() };
         let rows = sqlx::query(self.sql.enqueue_deduped.clone())
             .bind(text(|e| &e.namespace))
             .bind(text(|e| &e.topic))
@@ -143,10 +148,21 @@ impl PgStore {
                 Some(row) if !row.get::<bool, _>("expired") => {
                     return Ok(Enqueued { id: EventId(row.get("event_id")), duplicate: true });
                 }
-                Some(_) if self.renew_key(conn, event, id).await? => return Ok(Enqueued { id, duplicate: false }),
+                Some(_) if self.renew_key(conn, event, id).await? => {
+                    return Ok(Enqueued { id, duplicate: false });
+                }
                 Some(_) => {}
                 // Removed in between because it had expired: reserve it anew.
-                None if !self.try_reserve(conn, std::slice::from_ref(event), &[Enqueued { id, duplicate: false }], &[0]).await?.is_empty() => {
+                None if !self
+                    .try_reserve(
+                        conn,
+                        std::slice::from_ref(event),
+                        &[Enqueued { id, duplicate: false }],
+                        &[0],
+                    )
+                    .await?
+                    .is_empty() =>
+                {
                     return Ok(Enqueued { id, duplicate: false });
                 }
                 None => {}
@@ -169,7 +185,11 @@ impl PgStore {
 }
 
 /// Within one call the first event of a key stands for the later ones: they learn the id it ended up with.
-fn repeat_winners(events: &[NewEvent], first_of: &HashMap<(&str, &str, &str), usize>, results: &mut [Enqueued]) {
+fn repeat_winners(
+    events: &[NewEvent],
+    first_of: &HashMap<(&str, &str, &str), usize>,
+    results: &mut [Enqueued],
+) {
     for (index, event) in events.iter().enumerate() {
         let Some(first) = dedupe_of(event).and_then(|key| first_of.get(&key)) else { continue };
         if *first != index {

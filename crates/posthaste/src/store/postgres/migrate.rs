@@ -49,10 +49,11 @@ impl PgStore {
         if !there {
             return Ok(None);
         }
-        let version: Option<i32> = sqlx::query_scalar(AssertSqlSafe(format!("select version from {schema}.meta")))
-            .fetch_optional(conn)
-            .await
-            .map_err(Error::database("read the schema version"))?;
+        let version: Option<i32> =
+            sqlx::query_scalar(AssertSqlSafe(format!("select version from {schema}.meta")))
+                .fetch_optional(conn)
+                .await
+                .map_err(Error::database("read the schema version"))?;
         Ok(version.map(|version| usize::try_from(version).unwrap_or(usize::MAX)))
     }
 
@@ -77,7 +78,9 @@ impl PgStore {
         let applied = self.applied_version(&mut conn).await?;
         let schema = self.schema.as_str();
         let Some(applied) = applied else {
-            return Err(Error::Schema(format!("there are no Posthaste tables in schema `{schema}`; run migrate first")));
+            return Err(Error::Schema(format!(
+                "there are no Posthaste tables in schema `{schema}`; run migrate first"
+            )));
         };
         refuse_newer(applied)?;
         if applied < MIGRATIONS.len() {
@@ -95,7 +98,9 @@ impl PgStore {
             .await
             .map_err(Error::database("check the database"))?;
         if row.get::<bool, _>("replica") {
-            return Err(Error::Schema("this server is a replica; events are claimed on the primary only".into()));
+            return Err(Error::Schema(
+                "this server is a replica; events are claimed on the primary only".into(),
+            ));
         }
         let (recorded, found): (i64, i64) = (row.get("recorded"), row.get("found"));
         match recorded == found {

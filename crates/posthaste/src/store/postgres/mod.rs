@@ -27,6 +27,8 @@ mod claim;
 mod deliveries;
 mod settle;
 mod wake;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use read::PgCursor;
 use statements::Statements;
@@ -107,11 +109,22 @@ impl Store for PgStore {
         self.finish_batch(reader, batch, troubles, holder).await
     }
 
-    async fn hold_batch(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool> {
-        self.record_hold(reader, batch, hold).await
+    async fn hold_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        hold: &Hold,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        self.record_hold(reader, batch, hold, troubles, holder).await
     }
 
-    async fn settle_deliveries(&self, reader: &Reader, settlements: &[DeliverySettlement]) -> Result<Vec<i64>> {
+    async fn settle_deliveries(
+        &self,
+        reader: &Reader,
+        settlements: &[DeliverySettlement],
+    ) -> Result<Vec<i64>> {
         self.write_settlements(reader, settlements).await
     }
 
@@ -121,10 +134,6 @@ impl Store for PgStore {
 
     async fn release_lane(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()> {
         self.give_lane_back(reader, lane, token).await
-    }
-
-    async fn release_batch(&self, reader: &Reader, batch: BatchRef) -> Result<()> {
-        self.give_batch_back(reader, batch).await
     }
 
     async fn announce_worker(&self, reader: &Reader, holder: &Holder) -> Result<u32> {

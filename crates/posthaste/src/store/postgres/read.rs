@@ -1,8 +1,8 @@
 //! Reading the log: marks taken and stored, windows opened, pages read. Writes nothing but marks.
 
 use futures::TryStreamExt;
-use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::error::{Error, Result};
 use crate::lease::{ClaimedEvent, Lane, Reader};
@@ -10,7 +10,7 @@ use crate::subscription::Filter;
 
 use super::declare::{filter_of, listed};
 use super::mark::{Mark, Range, Snapshot};
-use super::{duration_of, event_of, PgStore};
+use super::{PgStore, duration_of, event_of};
 
 /// A page carries at most this many bytes of payload, however many events were asked for.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -88,7 +88,12 @@ impl PgStore {
         mark_of(&row, "")
     }
 
-    pub(super) async fn load_cursor(&self, conn: &mut PgConnection, reader: &Reader, lane: Lane) -> Result<PgCursor> {
+    pub(super) async fn load_cursor(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+    ) -> Result<PgCursor> {
         let row = sqlx::query(self.sql.progress.clone())
             .bind(reader.id)
             .bind(lane.generation)
@@ -115,7 +120,8 @@ impl PgStore {
     pub(super) async fn look(&self, conn: &mut PgConnection, lane: Lane, cursor: &PgCursor) -> Result<Look> {
         let doing = "look for events";
         let range = Range::beyond(&cursor.lo);
-        let (late_after, late_upto) = if range.has_late() { (range.late_after, range.late_upto) } else { (0, 0) };
+        let (late_after, late_upto) =
+            if range.has_late() { (range.late_after, range.late_upto) } else { (0, 0) };
         // The end of the log is not known before this statement; far branches are rare and asked for afterwards.
         let near_upto = late_upto.min(late_after.saturating_add(4_000));
         let row = bind_wanted(sqlx::query(self.sql.look.clone()), 0, &cursor.filter, lane)
@@ -212,7 +218,8 @@ async fn collect(
 
 fn merge(main: Rows, late: Rows) -> Rows {
     // A branch that was cut short is only known up to its last event; beyond that the other must not run ahead.
-    let known = |rows: &Rows| rows.events.last().filter(|_| rows.cut_short).map_or(i64::MAX, |last| last.event.seq);
+    let known =
+        |rows: &Rows| rows.events.last().filter(|_| rows.cut_short).map_or(i64::MAX, |last| last.event.seq);
     let upto = known(&main).min(known(&late));
     let cut_short = main.cut_short || late.cut_short;
     let mut events = main.events;

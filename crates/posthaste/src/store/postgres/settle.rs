@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
 use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
+use crate::sink::DeliveryKey;
 use crate::store::{BatchRef, Hold};
 
 use super::{PgStore, micros};
@@ -57,7 +59,16 @@ impl PgStore {
         Ok(done.rows_affected() == 1)
     }
 
-    pub(crate) async fn record_hold(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool> {
+    pub(crate) async fn record_hold(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        hold: &Hold,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        let doing = "hold a batch";
+        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
         let done = sqlx::query(self.sql.hold_batch.clone())
             .bind(reader.id)
             .bind(batch.lane.generation)
@@ -68,10 +79,15 @@ impl PgStore {
             .bind(i32::try_from(hold.attempts).unwrap_or(i32::MAX))
             .bind(micros(hold.delay))
             .bind(&hold.error)
-            .execute(&self.pool)
+            .execute(&mut *tx)
             .await
-            .map_err(Error::database("hold a batch"))?;
-        Ok(done.rows_affected() == 1)
+            .map_err(Error::database(doing))?;
+        if done.rows_affected() == 0 {
+            return Ok(false);
+        }
+        self.insert_troubles(&mut tx, reader, troubles, holder).await?;
+        tx.commit().await.map_err(Error::database(doing))?;
+        Ok(true)
     }
 
     pub(crate) async fn renew_leases(
@@ -102,19 +118,6 @@ impl PgStore {
             .map_err(Error::database("release a lane"))
     }
 
-    pub(crate) async fn give_batch_back(&self, reader: &Reader, batch: BatchRef) -> Result<()> {
-        sqlx::query(self.sql.release_batch.clone())
-            .bind(reader.id)
-            .bind(batch.lane.generation)
-            .bind(batch.lane.number)
-            .bind(batch.number)
-            .bind(batch.token.0)
-            .execute(&self.pool)
-            .await
-            .map(|_| ())
-            .map_err(Error::database("release a batch"))
-    }
-
     pub(crate) async fn say_alive(&self, reader: &Reader, holder: &Holder) -> Result<u32> {
         let alive: i64 = sqlx::query_scalar(self.sql.announce_worker.clone())
             .bind(reader.id)
@@ -124,5 +127,37 @@ impl PgStore {
             .await
             .map_err(Error::database("announce a worker"))?;
         Ok(u32::try_from(alive).unwrap_or(1))
+    }
+}
+
+impl PgStore {
+    /// Settles a delivery as delivered inside the handler's own transaction. `false`: the lease was lost.
+    pub(crate) async fn settle_within(&self, tx: &mut PgConnection, delivery: &DeliveryKey) -> Result<bool> {
+        let doing = "settle in the handler's transaction";
+        if delivery.keyed {
+            sqlx::query(self.sql.lock_subscription.clone())
+                .bind(delivery.subscription)
+                .execute(&mut *tx)
+                .await
+                .map_err(Error::database(doing))?;
+        }
+        let key: Option<Option<String>> = sqlx::query(self.sql.delete_deliveries.clone())
+            .bind(delivery.subscription)
+            .bind(vec![delivery.seq])
+            .bind(vec![delivery.token.0])
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?
+            .map(|row| row.get("key"));
+        if let Some(Some(key)) = &key {
+            sqlx::query(self.sql.promote_keys.clone())
+                .bind(delivery.subscription)
+                .bind(vec![key.as_str()])
+                .bind(delivery.dead_blocks)
+                .execute(tx)
+                .await
+                .map_err(Error::database(doing))?;
+        }
+        Ok(key.is_some())
     }
 }

@@ -17,6 +17,7 @@ macro_rules! catalogue {
                 Self { $($name: fill(include_str!(concat!("sql/", $file)), schema)),+ }
             }
 
+            #[cfg(test)]
             /// Name and text of each, for tests that prepare and explain them.
             pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
                 vec![$((stringify!($name), self.$name.as_str())),+]
@@ -60,7 +61,6 @@ catalogue! {
     hold_batch = "hold_batch.sql",
     finish_lane = "finish_lane.sql",
     release_lane = "release_lane.sql",
-    release_batch = "release_batch.sql",
     lock_subscription = "lock_subscription.sql",
     blocked_keys = "blocked_keys.sql",
     insert_deliveries = "insert_deliveries.sql",

@@ -34,7 +34,12 @@ impl PgStore {
         bell.set_listening(false);
     }
 
-    async fn listen_until_lost(&self, bell: &Bell, stop: &CancellationToken, wait: &mut Duration) -> sqlx::Result<()> {
+    async fn listen_until_lost(
+        &self,
+        bell: &Bell,
+        stop: &CancellationToken,
+        wait: &mut Duration,
+    ) -> sqlx::Result<()> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
         listener.listen(self.schema.as_str()).await?;
         // The LISTEN has committed; only now may a worker rely on rings, and what came before is found by looking.

@@ -15,7 +15,7 @@ with sync as (
 insert into {schema}.batches (subscription, generation, lane, number, lo, hi, seq_from, seq_to, count, closes_window,
   filter_version, token, locked_by, locked_until, finished_at)
 select $1, $2, $3, $5, $6, coalesce($7, (select id from mark)), $8, $9, $10, $11, $12,
-  case when $13 then null else $4 end, $19, clock_timestamp() + $20 * interval '1 microsecond',
+  case when $13 then null else $4::uuid end, $19, clock_timestamp() + $20 * interval '1 microsecond',
   case when $13 then clock_timestamp() end
 from owned
 on conflict do nothing

@@ -2,11 +2,11 @@
 -- (transactions that were running in `lo`) by the primary key within its bounds. Locks nothing.
 -- `blocked`: an earlier event of the key is still a delivery. `elsewhere`: the event has a delivery of its own.
 select {columns},
-  case when some.deliveries then exists (
+  case when present.deliveries then exists (
     select 1 from {schema}.deliveries d
     where d.subscription = $1 and d.key = e.key and d.seq < e.seq and (d.status <> 'dead' or $15)
   ) else false end as blocked,
-  case when some.deliveries then exists (
+  case when present.deliveries then exists (
     select 1 from {schema}.deliveries d where d.subscription = $1 and d.seq = e.seq
   ) else false end as elsewhere,
   case when e.available_at > clock_timestamp()
@@ -24,6 +24,6 @@ from (
     where e.seq > $12 and e.seq <= $13 and e.xid = any ($14::text[]::xid8[]) and {wanted}
     order by e.seq limit $16
   )
-) e, (select exists (select 1 from {schema}.deliveries d where d.subscription = $1) as deliveries) some
+) e, (select exists (select 1 from {schema}.deliveries d where d.subscription = $1) as deliveries) present
 order by e.seq
 limit $16

@@ -1,0 +1,100 @@
+//! A database of its own for every test, on the servers that `cargo xtask test` starts.
+
+use posthaste::Posthaste;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
+
+/// A PostgreSQL server to test on.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// For messages: `distribution` or `current`.
+    pub name: &'static str,
+    /// Where it is.
+    pub url: String,
+}
+
+/// The servers to test on: the distribution's PostgreSQL, and a current one where it could be had.
+///
+/// # Panics
+/// If no server is there: `cargo xtask test` starts them.
+pub fn servers() -> Vec<Server> {
+    let named = [("distribution", "POSTHASTE_TEST_POSTGRES"), ("current", "POSTHASTE_TEST_POSTGRES_CURRENT")];
+    let found: Vec<Server> = named
+        .into_iter()
+        .filter_map(|(name, variable)| std::env::var(variable).ok().map(|url| Server { name, url }))
+        .collect();
+    assert!(
+        !found.is_empty(),
+        "no PostgreSQL to test on: run `cargo xtask test`, or `cargo xtask servers` and export"
+    );
+    found
+}
+
+/// A fresh database with Posthaste's tables in it.
+#[derive(Debug, Clone)]
+pub struct TestDatabase {
+    /// A pool of connections to it.
+    pub pool: PgPool,
+    /// The log in it.
+    pub posthaste: Posthaste,
+    /// How to connect to it.
+    pub options: PgConnectOptions,
+}
+
+impl TestDatabase {
+    /// On the first server.
+    pub async fn new() -> Self {
+        Self::on(&servers()[0]).await
+    }
+
+    /// On this server.
+    ///
+    /// # Panics
+    /// If the database cannot be created: a test cannot go on without it.
+    pub async fn on(server: &Server) -> Self {
+        let empty = Self::empty_on(server).await;
+        empty.posthaste.migrate().await.expect("migrate");
+        empty
+    }
+
+    /// Without any table.
+    ///
+    /// # Panics
+    /// If the database cannot be created.
+    pub async fn empty_on(server: &Server) -> Self {
+        let name = format!("test_{:016x}", fastrand::u64(..));
+        let options: PgConnectOptions = server.url.parse().expect("a PostgreSQL url");
+        let mut admin = PgConnection::connect_with(&options).await.expect("connect to the test server");
+        sqlx::query(AssertSqlSafe(format!("create database {name}")))
+            .execute(&mut admin)
+            .await
+            .expect("create it");
+        let options = options.database(&name).disable_statement_logging();
+        let pool =
+            PgPoolOptions::new().max_connections(20).connect_with(options.clone()).await.expect("connect");
+        Self { posthaste: Posthaste::postgres(pool.clone()), pool, options }
+    }
+
+    /// Another handle with connections of its own, as another process would have.
+    ///
+    /// # Panics
+    /// If it cannot connect.
+    pub async fn another(&self) -> Posthaste {
+        let pool = PgPoolOptions::new()
+            .max_connections(10)
+            .connect_with(self.options.clone())
+            .await
+            .expect("connect");
+        Posthaste::postgres(pool)
+    }
+}
+
+/// A path for a SQLite file in a folder that goes away with the guard.
+///
+/// # Panics
+/// If there is no temporary folder.
+pub fn sqlite_file() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("posthaste.db");
+    (folder, path)
+}

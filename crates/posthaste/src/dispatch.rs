@@ -1,0 +1,229 @@
+//! Dispatch: which claimed event may start when. Order lives here, as queues in memory; leases and settling do not.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::event::Event;
+use crate::id::Token;
+
+/// One claimed event on its way through a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Work {
+    pub(crate) event: Arc<Event>,
+    /// The key whose order it is part of.
+    pub(crate) key: Option<String>,
+    /// Attempts counted so far, the next one not included.
+    pub(crate) attempts: u32,
+    pub(crate) source: Source,
+    /// The token whose lease covers it.
+    pub(crate) token: Token,
+    /// Claimed alone, because a worker was lost while holding it.
+    pub(crate) solo: bool,
+}
+
+/// What has to be settled when a work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A place in the batch of this number.
+    Batch(i64),
+    /// A delivery row.
+    Delivery,
+}
+
+/// The queues of one runner: per key one event at a time, in the order of intake.
+///
+/// A receiver of whole pages gets the followers of a key along with it, in order, and must not pass over one: then all
+/// are ready, and the pages are handed over one after the other.
+#[derive(Debug)]
+pub(crate) struct KeyQueues {
+    pages: bool,
+    /// May start as soon as there is a slot.
+    ready: VecDeque<Work>,
+    /// Waits behind an event of its key that is ready or running.
+    behind: HashMap<String, VecDeque<Work>>,
+    waiting: usize,
+}
+
+impl KeyQueues {
+    pub(crate) fn new(pages: bool) -> Self {
+        Self { pages, ready: VecDeque::new(), behind: HashMap::new(), waiting: 0 }
+    }
+
+    /// Adds a work: ready at once, unless an earlier one of its key is still in here.
+    pub(crate) fn add(&mut self, work: Work) {
+        let Some(key) = work.key.clone().filter(|_| !self.pages) else { return self.ready.push_back(work) };
+        match self.behind.get_mut(&key) {
+            Some(queue) => {
+                queue.push_back(work);
+                self.waiting += 1;
+            }
+            None => {
+                self.behind.insert(key, VecDeque::new());
+                self.ready.push_back(work);
+            }
+        }
+    }
+
+    /// The next work to start.
+    pub(crate) fn next(&mut self) -> Option<Work> {
+        self.ready.pop_front()
+    }
+
+    /// Puts a started work back in front: it was not tried after all.
+    pub(crate) fn put_back(&mut self, work: Work) {
+        self.ready.push_front(work);
+    }
+
+    /// A work was delivered: the next one of its key is ready.
+    pub(crate) fn release(&mut self, key: Option<&str>) {
+        let Some(key) = key else { return };
+        match self.behind.get_mut(key).and_then(VecDeque::pop_front) {
+            Some(next) => {
+                self.waiting -= 1;
+                self.ready.push_back(next);
+            }
+            None => {
+                self.behind.remove(key);
+            }
+        }
+    }
+
+    /// A work was not delivered: all that wait behind it leave, in order.
+    pub(crate) fn park(&mut self, key: Option<&str>) -> Vec<Work> {
+        if self.pages && key.is_some() {
+            let (left, ready): (VecDeque<Work>, VecDeque<Work>) =
+                self.ready.drain(..).partition(|work| work.key.as_deref() == key);
+            self.ready = ready;
+            return left.into();
+        }
+        let left = key.and_then(|key| self.behind.remove(key)).unwrap_or_default();
+        self.waiting -= left.len();
+        left.into()
+    }
+
+    /// Everything that has not started leaves, in seq order.
+    pub(crate) fn drain(&mut self) -> Vec<Work> {
+        self.waiting = 0;
+        let queued = self.behind.drain().flat_map(|(_, queue)| queue);
+        let mut left: Vec<Work> = self.ready.drain(..).chain(queued).collect();
+        left.sort_by_key(|work| work.event.seq);
+        left
+    }
+
+    /// Works that wait behind others.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Works that could start.
+    pub(crate) fn startable(&self) -> usize {
+        self.ready.len()
+    }
+}
+
+/// How many events a worker handles at the same time, over all its runners.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    used: AtomicUsize,
+    limit: AtomicUsize,
+    freed: Notify,
+}
+
+impl Slots {
+    pub(crate) fn new(limit: u32) -> Arc<Self> {
+        let limit = AtomicUsize::new(limit as usize);
+        Arc::new(Self { used: AtomicUsize::new(0), limit, freed: Notify::new() })
+    }
+
+    pub(crate) fn resize(&self, limit: u32) {
+        self.limit.store(limit as usize, Ordering::SeqCst);
+        self.freed.notify_waiters();
+    }
+
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Slot> {
+        let limit = self.limit.load(Ordering::SeqCst);
+        let more = |used: usize| (used < limit).then_some(used + 1);
+        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Slot(self.clone()))
+    }
+
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+}
+
+/// A taken slot; dropping it frees it.
+#[derive(Debug)]
+pub(crate) struct Slot(Arc<Slots>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.used.fetch_sub(1, Ordering::SeqCst);
+        self.0.freed.notify_waiters();
+    }
+}
+
+/// Whether the receiver is there. While it is away nothing starts but one probe at a time, with growing pauses.
+#[derive(Debug, Default)]
+pub(crate) struct Availability {
+    away: Mutex<Option<Away>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Away {
+    until: Instant,
+    pause: Duration,
+    probing: bool,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+impl Availability {
+    /// Whether a delivery may start now. While the receiver is away this admits the probe, once per pause.
+    pub(crate) fn admit(&self) -> bool {
+        let mut away = self.lock();
+        match away.as_mut() {
+            None => true,
+            Some(away) if !away.probing && away.until <= Instant::now() => {
+                away.probing = true;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// How long until the next probe may start.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        let away = *self.lock();
+        away.filter(|away| !away.probing).map(|away| away.until.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    pub(crate) fn came_back(&self) {
+        *self.lock() = None;
+    }
+
+    /// The receiver could not be reached. Only the first report and failed probes lengthen the pause: the other
+    /// deliveries that were under way say nothing new.
+    pub(crate) fn went_away(&self) {
+        let mut away = self.lock();
+        let pause = match *away {
+            None => FIRST_PAUSE,
+            Some(away) if away.probing => (away.pause * 2).min(LONGEST_PAUSE),
+            Some(_) => return,
+        };
+        let jittered = pause / 2 + (pause / 2).mul_f64(fastrand::f64());
+        *away = Some(Away { until: Instant::now() + jittered, pause, probing: false });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Away>> {
+        self.away.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

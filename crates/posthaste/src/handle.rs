@@ -1,0 +1,155 @@
+//! The handle applications hold: enqueue, start workers, claim by hand, operate.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::claim::Claims;
+use crate::enqueue::{self, Database, Log, Producer};
+use crate::error::{Error, Result};
+use crate::event::{Enqueued, Limits, NewEvent};
+use crate::id::{SchemaName, WorkerName};
+use crate::sink::{Handler, Receiver, Sink};
+use crate::store::Store;
+use crate::subscription::{ClaimBy, Order, Subscription};
+#[cfg(feature = "postgres")]
+use crate::transactional::{InTransaction, TransactionalHandler};
+use crate::wake::Doorkeeper;
+use crate::worker::WorkerBuilder;
+
+/// An open log. Cheap to clone; all clones share one listener and wake each other.
+#[derive(Debug, Clone)]
+pub struct Posthaste {
+    pub(crate) store: Arc<dyn Store>,
+    log: Log,
+    limits: Limits,
+    door: Arc<Doorkeeper>,
+    deliveries_changed: Arc<Notify>,
+    watching: Arc<Mutex<Weak<DropGuard>>>,
+}
+
+impl Posthaste {
+    /// A log in PostgreSQL, in the schema `posthaste`.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(pool: sqlx::PgPool) -> Self {
+        Self::postgres_in(pool, SchemaName::default())
+    }
+
+    /// A log in PostgreSQL, in a schema of your choice.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_in(pool: sqlx::PgPool, schema: SchemaName) -> Self {
+        let store = crate::store::postgres::PgStore::new(pool, schema);
+        Self::open(Arc::new(store.clone()), Database::Postgres(store))
+    }
+
+    fn open(store: Arc<dyn Store>, database: Database) -> Self {
+        Self {
+            store,
+            log: Log(database),
+            limits: Limits::default(),
+            door: Arc::new(Doorkeeper::new()),
+            deliveries_changed: Arc::default(),
+            watching: Arc::default(),
+        }
+    }
+
+    /// Changes how large events may be.
+    pub fn with_limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    /// Creates Posthaste's tables or brings them up to date. Safe to call at every start and from many processes.
+    pub async fn migrate(&self) -> Result<()> {
+        self.store.migrate().await
+    }
+
+    /// Enqueues an event on the caller's connection: it exists if and only if the caller's transaction commits.
+    ///
+    /// Bad input is refused before any SQL is sent, so it never aborts the transaction. What stays possible, and is
+    /// worth running the transaction again, is [`ErrorKind::Conflict`](crate::ErrorKind::Conflict): a serialisation
+    /// failure under REPEATABLE READ, or a deadlock between callers that enqueue the same dedupe keys.
+    pub async fn enqueue(&self, connection: &mut impl Producer, event: NewEvent) -> Result<Enqueued> {
+        let enqueued = enqueue::enqueue(&self.log, &self.limits, connection, &[event]).await?;
+        enqueued.into_iter().next().ok_or_else(|| crate::Error::Corrupt("enqueue answered nothing".into()))
+    }
+
+    /// Enqueues many events with one statement, in the order given. All or nothing.
+    pub async fn enqueue_many(
+        &self,
+        connection: &mut impl Producer,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Result<Vec<Enqueued>> {
+        let events: Vec<NewEvent> = events.into_iter().collect();
+        enqueue::enqueue(&self.log, &self.limits, connection, &events).await
+    }
+
+    /// Wakes the workers of this process. Call it after the commit, never before: a worker that looks too early finds
+    /// nothing. Not needed for delivery, only for speed.
+    pub fn wake(&self) {
+        self.door.bell.ring();
+        self.deliveries_changed.notify_one();
+    }
+
+    /// A worker that calls `handler` for every event, several at a time.
+    pub fn handler(&self, subscription: Subscription, handler: impl Handler) -> WorkerBuilder {
+        self.worker(subscription, Receiver::Handler(Arc::new(handler)))
+    }
+
+    /// A worker that hands pages of events to a sink.
+    pub fn sink(&self, subscription: Subscription, sink: impl Sink) -> WorkerBuilder {
+        self.worker(subscription, Receiver::Sink(Arc::new(sink)))
+    }
+
+    /// A worker whose handler's writes commit together with the settlement (PostgreSQL only). Events are claimed one by
+    /// one, as [`ClaimBy::Event`](crate::ClaimBy::Event) does.
+    #[cfg(feature = "postgres")]
+    pub fn transactional(
+        &self,
+        subscription: Subscription,
+        handler: impl TransactionalHandler,
+    ) -> Result<WorkerBuilder> {
+        let Database::Postgres(store) = &self.log.0 else {
+            return Err(Error::invalid_setting("handler", "a transactional handler needs PostgreSQL"));
+        };
+        if subscription.order == Order::Strict {
+            return Err(Error::invalid_setting("order", "a transactional handler takes `key` order or none"));
+        }
+        let handler = InTransaction { store: store.clone(), handler };
+        Ok(self.worker(subscription.claim_by(ClaimBy::Event), Receiver::Transactional(Arc::new(handler))))
+    }
+
+    /// Claims by hand: a page at a time, each event settled alone.
+    pub async fn claims(&self, subscription: &Subscription) -> Result<Claims> {
+        Claims::open(self.store.clone(), subscription).await
+    }
+
+    pub(crate) fn worker(&self, subscription: Subscription, receiver: Receiver) -> WorkerBuilder {
+        WorkerBuilder {
+            store: self.store.clone(),
+            door: self.door.clone(),
+            watching: self.watch(),
+            deliveries_changed: self.deliveries_changed.clone(),
+            subscription,
+            receiver,
+            name: WorkerName::unique(),
+            grace: Duration::from_secs(25),
+        }
+    }
+
+    /// One watcher per handle, alive as long as a worker is.
+    fn watch(&self) -> Arc<DropGuard> {
+        let mut watching = self.watching.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(guard) = watching.upgrade() {
+            return guard;
+        }
+        let stop = CancellationToken::new();
+        let guard = Arc::new(stop.clone().drop_guard());
+        *watching = Arc::downgrade(&guard);
+        let (store, bell) = (self.store.clone(), self.door.bell.clone());
+        tokio::spawn(async move { store.watch(bell, stop).await });
+        guard
+    }
+}

@@ -1,0 +1,113 @@
+//! Waking up: ring only if somebody is asleep, and poll underneath, so that a lost ring costs at most one interval.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::observe::Bell;
+use crate::store::{Sign, Store};
+
+/// The sign of this process, shared by all its runners.
+#[derive(Debug)]
+pub(crate) struct Doorkeeper {
+    pub(crate) bell: Arc<Bell>,
+    sign: Mutex<Option<Raised>>,
+}
+
+#[derive(Debug, Clone)]
+struct Raised {
+    sign: Sign,
+    until: Instant,
+    /// Every producer that may have missed the sign has ended.
+    all_ended: bool,
+}
+
+const SIGN_LASTS: Duration = Duration::from_secs(20);
+
+impl Doorkeeper {
+    pub(crate) fn new() -> Self {
+        Self { bell: Arc::new(Bell::default()), sign: Mutex::new(None) }
+    }
+
+    /// Makes sure the sign is up. `true`: it was not, so look once more before sleeping.
+    async fn raise(&self, store: &dyn Store) -> Result<bool> {
+        let now = Instant::now();
+        let current = self.lock().clone();
+        match current {
+            Some(raised) if raised.until > now + SIGN_LASTS / 2 => Ok(false),
+            Some(raised) if raised.until > now => {
+                // Still up: extending it keeps the answer to who may have missed it.
+                store.put_up_sign(SIGN_LASTS).await?;
+                *self.lock() = Some(Raised { until: now + SIGN_LASTS, ..raised });
+                Ok(false)
+            }
+            _ => {
+                let sign = store.put_up_sign(SIGN_LASTS).await?;
+                // A little less than the sign really lasts, so that we never believe in one that has come down.
+                let until = now + SIGN_LASTS - Duration::from_secs(1);
+                *self.lock() = Some(Raised { sign, until, all_ended: false });
+                Ok(true)
+            }
+        }
+    }
+
+    /// Whether a ring is certain to come for whatever is enqueued from now on.
+    async fn can_sleep(&self, store: &dyn Store) -> Result<bool> {
+        if !self.bell.listening() {
+            return Ok(false);
+        }
+        let Some(raised) = self.lock().clone() else { return Ok(false) };
+        if raised.all_ended {
+            return Ok(true);
+        }
+        let ended = store.all_ended(&raised.sign).await?;
+        if ended && let Some(current) = self.lock().as_mut() {
+            current.all_ended = true;
+        }
+        Ok(ended)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Raised>> {
+        self.sign.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// How long one runner sleeps when there is nothing to do: adaptive, never longer than the poll interval.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    pause: Duration,
+}
+
+const SHORTEST: Duration = Duration::from_millis(2);
+const WHILE_PRODUCERS_RUN: Duration = Duration::from_millis(250);
+
+impl Idle {
+    pub(crate) fn new() -> Self {
+        Self { pause: SHORTEST }
+    }
+
+    /// Something was found: be quick again.
+    pub(crate) fn reset(&mut self) {
+        self.pause = SHORTEST;
+    }
+
+    /// How long to wait for the bell before looking again by oneself.
+    pub(crate) async fn next_pause(
+        &mut self,
+        door: &Doorkeeper,
+        store: &dyn Store,
+        poll_interval: Duration,
+    ) -> Result<Duration> {
+        if door.raise(store).await? {
+            return Ok(Duration::ZERO);
+        }
+        let longest = match door.can_sleep(store).await? {
+            true => return Ok(poll_interval),
+            false if door.bell.listening() => poll_interval.min(WHILE_PRODUCERS_RUN),
+            false => poll_interval,
+        };
+        let pause = self.pause.min(longest);
+        self.pause = (self.pause * 2).min(longest);
+        Ok(pause)
+    }
+}

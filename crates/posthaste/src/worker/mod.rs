@@ -1,0 +1,381 @@
+//! Assembly: the only place that chains claim, dispatch and settle, and that spawns tasks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::dispatch::{Availability, Slots};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::id::WorkerName;
+use crate::lease::{Holder, LaneClaim, Reader, Settlement};
+use crate::observe::{Counters, add};
+use crate::outcome::Outcome;
+use crate::sink::{DeliveryKey, Receiver};
+use crate::store::Store;
+use crate::subscription::{Order, Subscription};
+use crate::wake::Doorkeeper;
+
+mod leases;
+mod runner;
+mod strict;
+
+use leases::Leases;
+use runner::{Ended, Reads, Runner};
+use strict::StrictRunner;
+
+/// How often settings are read again and free lanes are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(750);
+
+/// What the runners of one worker share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    store: Arc<dyn Store>,
+    reader: watch::Sender<Arc<Reader>>,
+    receiver: Receiver,
+    worker: WorkerName,
+    grace: Duration,
+    door: Arc<Doorkeeper>,
+    slots: Arc<Slots>,
+    availability: Availability,
+    leases: Leases,
+    deliveries_changed: Arc<Notify>,
+    counters: Arc<Counters>,
+}
+
+impl Context {
+    fn reader(&self) -> Arc<Reader> {
+        self.reader.borrow().clone()
+    }
+
+    fn holder(&self) -> Holder {
+        Holder { worker: self.worker.clone(), lease: self.reader().settings.lease }
+    }
+
+    /// Hands events to the receiver, within the time one event may take. A timeout is the receiver's fault only if it
+    /// cannot be reached at all; otherwise one bad event would stall everything.
+    async fn hand_over(&self, events: &[Arc<Event>], delivery: Option<&DeliveryKey>) -> Vec<Outcome> {
+        let timeout = self.reader().settings.timeout;
+        match tokio::time::timeout(timeout, self.receiver.receive(events, delivery)).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => {
+                let outcome = match self.receiver.check().await {
+                    Ok(()) => Outcome::retry(format!("took longer than {timeout:?}")),
+                    Err(reason) => Outcome::unavailable(reason),
+                };
+                vec![outcome; events.len()]
+            }
+        }
+    }
+
+    /// A database error: logged once, here; the caller tries again.
+    fn trouble(&self, error: &Error) {
+        add(&self.counters.errors, 1);
+        tracing::warn!(subscription = self.reader().name, %error, "the database refused; trying again");
+    }
+
+    fn lease_lost(&self, of: &str, count: usize) {
+        if count > 0 {
+            add(&self.counters.leases_lost, count as u64);
+            tracing::warn!(
+                subscription = self.reader().name,
+                count,
+                "the lease of {of} was lost; nothing was changed"
+            );
+        }
+    }
+
+    fn count(&self, settlement: &Settlement) {
+        match settlement {
+            Settlement::Delivered => add(&self.counters.delivered, 1),
+            Settlement::Retry { .. } => add(&self.counters.retried, 1),
+            Settlement::Dead { .. } => add(&self.counters.dead, 1),
+            Settlement::Park => add(&self.counters.parked, 1),
+            _ => {}
+        }
+    }
+}
+
+/// A subscription about to be worked on: say what receives the events, then start.
+#[derive(Debug)]
+pub struct WorkerBuilder {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) door: Arc<Doorkeeper>,
+    pub(crate) watching: Arc<DropGuard>,
+    pub(crate) deliveries_changed: Arc<Notify>,
+    pub(crate) subscription: Subscription,
+    pub(crate) receiver: Receiver,
+    pub(crate) name: WorkerName,
+    pub(crate) grace: Duration,
+}
+
+impl WorkerBuilder {
+    /// Names the worker, for people; otherwise it gets a unique name.
+    pub fn name(mut self, name: WorkerName) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// How long a stop waits for events that are being handled. Default 25 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Declares the subscription and works on it until stopped.
+    pub async fn start(self) -> Result<Worker> {
+        self.start_until(CancellationToken::new()).await
+    }
+
+    /// The same, stopping also when the caller's token is cancelled.
+    pub async fn start_until(self, stop: CancellationToken) -> Result<Worker> {
+        self.store.check().await?;
+        let reader = self.store.declare(&self.subscription).await?;
+        let stop = stop.child_token();
+        let slots = Slots::new(reader.settings.concurrency);
+        let context = Arc::new(Context {
+            store: self.store,
+            reader: watch::Sender::new(Arc::new(reader)),
+            receiver: self.receiver,
+            worker: self.name,
+            grace: self.grace,
+            door: self.door,
+            slots,
+            availability: Availability::default(),
+            leases: Leases::default(),
+            deliveries_changed: self.deliveries_changed,
+            counters: Arc::default(),
+        });
+        let counters = context.counters.clone();
+        let watching = self.watching;
+        let task = tokio::spawn({
+            let stop = stop.clone();
+            async move {
+                work(context, stop).await;
+                drop(watching);
+            }
+        });
+        Ok(Worker { stop, task, counters })
+    }
+}
+
+/// A running worker. Dropping it does not stop it; call [`stop`](Self::stop).
+#[derive(Debug)]
+pub struct Worker {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    counters: Arc<Counters>,
+}
+
+impl Worker {
+    /// What it did so far.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Stops: nothing new starts, what runs may finish within the grace time, all leases are given back.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        // The task ends by itself; it panics only if the runtime is being torn down.
+        drop(self.task.await);
+    }
+
+    /// Waits until the worker has stopped because its token was cancelled.
+    pub async fn stopped(self) {
+        drop(self.task.await);
+    }
+}
+
+/// Works until stopped: one session after the other, a new one whenever the subscription's shape changes.
+async fn work(context: Arc<Context>, stop: CancellationToken) {
+    let renewing = tokio::spawn(renew_leases(context.clone()));
+    while !stop.is_cancelled() {
+        if context.reader().paused {
+            refresh(&context).await;
+            sleep(LOOK_EVERY, &stop).await;
+            continue;
+        }
+        let session = stop.child_token();
+        let running = run_session(&context, &session);
+        tokio::pin!(running);
+        loop {
+            tokio::select! {
+                () = &mut running => break,
+                () = tokio::time::sleep(LOOK_EVERY) => if refresh(&context).await { session.cancel() },
+            }
+        }
+    }
+    renewing.abort();
+}
+
+/// Reads the subscription again. Settings take effect at once; `true`: its shape changed, start a new session.
+async fn refresh(context: &Context) -> bool {
+    let old = context.reader();
+    match context.store.reader(&old.name).await {
+        Ok(new) => {
+            let shape = |reader: &Reader| (reader.order, reader.claim_by, reader.after_dead, reader.paused);
+            let changed = shape(&old) != shape(&new);
+            context.slots.resize(new.settings.concurrency);
+            context.reader.send_replace(Arc::new(new));
+            changed
+        }
+        Err(error) => {
+            context.trouble(&error);
+            error.kind() == ErrorKind::NotFound
+        }
+    }
+}
+
+async fn run_session(context: &Arc<Context>, stop: &CancellationToken) {
+    let due = Runner::new(context.clone(), Reads::Due).run(stop.clone());
+    match context.reader().order {
+        Order::None => {
+            tokio::join!(due, run_shared(context, stop));
+        }
+        Order::Key | Order::Strict => {
+            tokio::join!(due, run_lanes(context, stop));
+        }
+    }
+}
+
+/// Order `none`: claim side by side with everybody else.
+async fn run_shared(context: &Arc<Context>, stop: &CancellationToken) {
+    while !stop.is_cancelled() {
+        match context.store.open_lane(&context.reader()).await {
+            Ok(lane) => {
+                Runner::new(context.clone(), Reads::Shared(lane)).run(stop.clone()).await;
+            }
+            Err(error) => {
+                context.trouble(&error);
+                sleep(LOOK_EVERY, stop).await;
+            }
+        }
+    }
+}
+
+/// `key` and `strict` order: own as many lanes as is fair among the workers that are alive.
+async fn run_lanes(context: &Arc<Context>, stop: &CancellationToken) {
+    let mut lanes: JoinSet<Ended> = JoinSet::new();
+    let mut handles: Vec<CancellationToken> = Vec::new();
+    let mut announced: Option<(Instant, u32)> = None;
+    while !stop.is_cancelled() {
+        while let Some(ended) = lanes.try_join_next() {
+            tracing::debug!(?ended, "a lane ended");
+        }
+        handles.retain(|handle| !handle.is_cancelled());
+        match fair_share(context, &mut announced).await {
+            Ok(share) => {
+                balance(context, stop, share, &mut lanes, &mut handles).await;
+            }
+            Err(error) => context.trouble(&error),
+        }
+        tokio::select! {
+            _ = lanes.join_next(), if !lanes.is_empty() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+    lanes.join_all().await;
+}
+
+/// How many lanes this worker should own: all of them divided by who is alive, rounded up.
+async fn fair_share(context: &Arc<Context>, announced: &mut Option<(Instant, u32)>) -> Result<usize> {
+    let (reader, holder) = (context.reader(), context.holder());
+    if reader.lanes == 1 {
+        return Ok(1);
+    }
+    let alive = match *announced {
+        Some((when, alive)) if when.elapsed() < holder.lease / 3 => alive,
+        _ => {
+            let alive = context.store.announce_worker(&reader, &holder).await?.max(1);
+            *announced = Some((Instant::now(), alive));
+            alive
+        }
+    };
+    Ok(usize::from(reader.lanes).div_ceil(alive as usize))
+}
+
+async fn balance(
+    context: &Arc<Context>,
+    stop: &CancellationToken,
+    share: usize,
+    lanes: &mut JoinSet<Ended>,
+    handles: &mut Vec<CancellationToken>,
+) {
+    while handles.len() > share {
+        if let Some(surplus) = handles.pop() {
+            surplus.cancel();
+        }
+    }
+    while handles.len() < share && !stop.is_cancelled() {
+        let since = Instant::now();
+        match context.store.claim_lane(&context.reader(), &context.holder()).await {
+            Ok(Some(claim)) => handles.push(start_lane(context, stop, claim, since, lanes)),
+            Ok(None) => return,
+            Err(error) => return context.trouble(&error),
+        }
+    }
+}
+
+/// Starts the runner of a lane. Its token is cancelled when it ends, which frees its place.
+fn start_lane(
+    context: &Arc<Context>,
+    stop: &CancellationToken,
+    claim: LaneClaim,
+    since: Instant,
+    lanes: &mut JoinSet<Ended>,
+) -> CancellationToken {
+    let LaneClaim { lane, token, unfinished } = claim;
+    let handle = stop.child_token();
+    context.leases.hold(token, 1, since, context.holder().lease);
+    let (context, done) = (context.clone(), handle.clone());
+    lanes.spawn(async move {
+        let _done = done.clone().drop_guard();
+        let ended = match context.reader().order {
+            Order::Strict => {
+                let runner = StrictRunner { context: context.clone(), lane, token };
+                runner.run(unfinished, done).await
+            }
+            _ => {
+                let mut runner = Runner::new(context.clone(), Reads::Owned(lane, token));
+                runner.take_over(unfinished);
+                runner.run(done).await
+            }
+        };
+        context.leases.let_go(token);
+        ended
+    });
+    handle
+}
+
+/// Renews all leases every third of their length, for as long as the worker lives.
+async fn renew_leases(context: Arc<Context>) {
+    loop {
+        let lease = context.holder().lease;
+        tokio::time::sleep(lease / 3).await;
+        let tokens = context.leases.tokens();
+        if tokens.is_empty() {
+            continue;
+        }
+        let since = Instant::now();
+        let reader = context.reader();
+        match tokio::time::timeout(lease / 3, context.store.renew(&reader, &tokens, lease)).await {
+            Ok(Ok(still)) => {
+                let lost = context.leases.renewed(&tokens, &still, since, lease);
+                context.lease_lost("a claim", lost);
+            }
+            Ok(Err(error)) => context.trouble(&error),
+            Err(_) => tracing::warn!(subscription = reader.name, "renewing leases took too long"),
+        }
+    }
+}
+
+async fn sleep(duration: Duration, stop: &CancellationToken) {
+    tokio::select! {
+        () = tokio::time::sleep(duration) => {}
+        () = stop.cancelled() => {}
+    }
+}

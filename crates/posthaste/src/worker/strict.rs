@@ -1,0 +1,275 @@
+//! The runner of a `strict` subscription: the whole of it in order. A failing event holds everything behind it; at the
+//! limit it becomes a dead letter, and the rest goes on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Result;
+use crate::event::Event;
+use crate::id::Token;
+use crate::lease::{Batch, ClaimedEvent, Held, Lane, Settlement, Trouble};
+use crate::observe::add;
+use crate::outcome::Outcome;
+use crate::store::{BatchRef, Cursor, Fresh, Hold};
+use crate::wake::Idle;
+
+use super::Context;
+use super::runner::Ended;
+
+pub(super) struct StrictRunner {
+    pub(super) context: Arc<Context>,
+    pub(super) lane: Lane,
+    pub(super) token: Token,
+}
+
+/// How the handling of a batch ended.
+enum Handled {
+    Finished,
+    LeaseLost,
+    Stopped,
+}
+
+impl StrictRunner {
+    pub(super) async fn run(self, unfinished: Vec<Batch>, stop: CancellationToken) -> Ended {
+        let mut unfinished: std::collections::VecDeque<Batch> = unfinished.into();
+        let (mut cursor, mut idle) = (Cursor::Unknown, Idle::new());
+        while !stop.is_cancelled() {
+            let next = match unfinished.pop_front() {
+                Some(batch) => Ok(Fresh::Batch(batch)),
+                None => self.claim(&mut cursor).await,
+            };
+            match self.turn(next, &mut idle, &stop).await {
+                Ok(None) => {}
+                Ok(Some(Ended::Stopped)) => break,
+                Ok(Some(ended)) => return ended,
+                Err(error) => {
+                    // What is unfinished is taken over again, as after a crash.
+                    self.context.trouble(&error);
+                    break;
+                }
+            }
+        }
+        if let Err(error) =
+            self.context.store.release_lane(&self.context.reader(), self.lane, self.token).await
+        {
+            self.context.trouble(&error);
+        }
+        Ended::Stopped
+    }
+
+    async fn claim(&self, cursor: &mut Cursor) -> Result<Fresh> {
+        let context = &self.context;
+        let (reader, holder) = (context.reader(), context.holder());
+        context.store.claim_fresh(&reader, self.lane, Some(self.token), &holder, cursor).await
+    }
+
+    async fn turn(
+        &self,
+        next: Result<Fresh>,
+        idle: &mut Idle,
+        stop: &CancellationToken,
+    ) -> Result<Option<Ended>> {
+        let rung = self.context.door.bell.count();
+        match next? {
+            Fresh::Batch(batch) => {
+                idle.reset();
+                match self.handle(batch, stop).await? {
+                    Handled::Finished => Ok(None),
+                    Handled::LeaseLost => Ok(Some(Ended::LaneLost)),
+                    Handled::Stopped => Ok(Some(Ended::Stopped)),
+                }
+            }
+            Fresh::Nothing => {
+                self.wait(idle, rung, stop).await?;
+                Ok(None)
+            }
+            Fresh::Again | Fresh::Deliveries(_) => Ok(None),
+            Fresh::LaneLost => Ok(Some(Ended::LaneLost)),
+            Fresh::LaneFinished => Ok(Some(Ended::LaneFinished)),
+        }
+    }
+
+    async fn wait(&self, idle: &mut Idle, rung: u64, stop: &CancellationToken) -> Result<()> {
+        let context = &self.context;
+        let poll = context.reader().settings.poll_interval;
+        let pause = idle.next_pause(&context.door, &*context.store, poll).await?;
+        tokio::select! {
+            () = context.door.bell.wait_past(rung) => {}
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => {}
+        }
+        Ok(())
+    }
+
+    /// Handles the events of a batch one after the other.
+    async fn handle(&self, batch: Batch, stop: &CancellationToken) -> Result<Handled> {
+        let key = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+        // Once a worker was lost with this batch, every step is recorded before it is taken, so that an event that
+        // kills its worker is found and nothing else is blamed.
+        let careful = batch.claims > 1;
+        let mut held = batch.held.unwrap_or_default();
+        let mut troubles = Vec::new();
+        self.sleep(held.wait, stop).await;
+        let mut done_to = 0;
+        for claimed in &batch.events {
+            if !claimed.elsewhere && claimed.wait.is_none() {
+                let step = Step { key, careful, done_to, claimed };
+                match self.attempt_until_settled(&step, held, stop).await? {
+                    Ok(()) => {}
+                    Err(handled) => return Ok(handled),
+                }
+            } else if let (false, Some(until)) = (claimed.elsewhere, claimed.event.available_at) {
+                troubles.push(trouble(&claimed.event, Settlement::Delay { until }, 0));
+            }
+            held = Held::default();
+            done_to = claimed.event.seq;
+        }
+        let context = &self.context;
+        match context.store.settle_batch(&context.reader(), key, &troubles, &context.holder()).await? {
+            true => {
+                add(&context.counters.batches, 1);
+                Ok(Handled::Finished)
+            }
+            false => Ok(self.lease_lost()),
+        }
+    }
+
+    /// Tries one event until it is delivered or dead, holding everything behind it.
+    async fn attempt_until_settled(
+        &self,
+        step: &Step<'_>,
+        held: Held,
+        stop: &CancellationToken,
+    ) -> Result<Result<(), Handled>> {
+        let mut attempts = held.attempts;
+        loop {
+            let settings = self.context.reader().settings;
+            if attempts >= settings.max_attempts {
+                let error = format!("gave up after {attempts} of {} attempts", settings.max_attempts);
+                return self.bury(step, error, attempts).await;
+            }
+            attempts += 1;
+            if step.careful && !self.hold(step, attempts, Duration::ZERO, None, &[]).await? {
+                return Ok(Err(self.lease_lost()));
+            }
+            let Some(outcome) = self.attempt(&step.claimed.event, stop).await else {
+                return Ok(Err(self.stopped(step, attempts - 1).await?));
+            };
+            match Settlement::of(outcome.clone(), attempts, &settings) {
+                Settlement::Delivered => return self.pass(step).await,
+                Settlement::Dead { error } => return self.bury(step, error, attempts).await,
+                Settlement::Retry { delay, error } => {
+                    self.context.count(&Settlement::Retry { delay, error: error.clone() });
+                    if !self.hold(step, attempts, delay, Some(error), &[]).await? {
+                        return Ok(Err(self.lease_lost()));
+                    }
+                    self.sleep(delay, stop).await;
+                }
+                _ => {
+                    attempts -= 1;
+                    self.wait_until_back(stop).await;
+                }
+            }
+            if stop.is_cancelled() {
+                return Ok(Err(Handled::Stopped));
+            }
+        }
+    }
+
+    /// One attempt, once a slot and the lease allow it. `None`: stopped before it began.
+    async fn attempt(&self, event: &Event, stop: &CancellationToken) -> Option<Outcome> {
+        let context = &self.context;
+        loop {
+            if stop.is_cancelled() || !context.leases.is_held(self.token) {
+                return None;
+            }
+            match context.slots.take() {
+                Some(_slot) if context.leases.may_start(self.token) => {
+                    let outcomes = context.hand_over(&[Arc::new(event.clone())], None).await;
+                    return outcomes.into_iter().next();
+                }
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    async fn pass(&self, step: &Step<'_>) -> Result<Result<(), Handled>> {
+        self.context.availability.came_back();
+        self.context.count(&Settlement::Delivered);
+        let passed = Step { done_to: step.claimed.event.seq, ..*step };
+        if step.careful && !self.hold(&passed, 0, Duration::ZERO, None, &[]).await? {
+            return Ok(Err(self.lease_lost()));
+        }
+        Ok(Ok(()))
+    }
+
+    /// The dead letter commits before the next event is sent: otherwise a takeover could still deliver it, late.
+    async fn bury(&self, step: &Step<'_>, error: String, attempts: u32) -> Result<Result<(), Handled>> {
+        let settlement = Settlement::Dead { error };
+        self.context.count(&settlement);
+        let passed = Step { done_to: step.claimed.event.seq, ..*step };
+        let trouble = trouble(&step.claimed.event, settlement, attempts);
+        match self.hold(&passed, 0, Duration::ZERO, None, &[trouble]).await? {
+            true => Ok(Ok(())),
+            false => Ok(Err(self.lease_lost())),
+        }
+    }
+
+    async fn hold(
+        &self,
+        step: &Step<'_>,
+        attempts: u32,
+        delay: Duration,
+        error: Option<String>,
+        troubles: &[Trouble],
+    ) -> Result<bool> {
+        let context = &self.context;
+        let hold = Hold { done_to: step.done_to, attempts, delay, error };
+        context.store.hold_batch(&context.reader(), step.key, &hold, troubles, &context.holder()).await
+    }
+
+    /// Records how far the batch came, so that the next owner repeats nothing.
+    async fn stopped(&self, step: &Step<'_>, attempts: u32) -> Result<Handled> {
+        if !self.context.leases.is_held(self.token) {
+            return Ok(self.lease_lost());
+        }
+        self.hold(step, attempts, Duration::ZERO, None, &[]).await?;
+        Ok(Handled::Stopped)
+    }
+
+    fn lease_lost(&self) -> Handled {
+        self.context.lease_lost("a batch", 1);
+        Handled::LeaseLost
+    }
+
+    async fn wait_until_back(&self, stop: &CancellationToken) {
+        let availability = &self.context.availability;
+        availability.went_away();
+        add(&self.context.counters.unavailable, 1);
+        let until = Instant::now() + availability.wait().unwrap_or_default();
+        self.sleep(until.saturating_duration_since(Instant::now()), stop).await;
+        availability.admit();
+    }
+
+    async fn sleep(&self, duration: Duration, stop: &CancellationToken) {
+        tokio::select! {
+            () = tokio::time::sleep(duration) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
+/// One event of a batch and how far the batch has come.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    key: BatchRef,
+    careful: bool,
+    done_to: i64,
+    claimed: &'a ClaimedEvent,
+}
+
+fn trouble(event: &Event, settlement: Settlement, attempts: u32) -> Trouble {
+    Trouble { seq: event.seq, event_id: event.id, key: None, settlement, attempts, solo: false }
+}
