@@ -27,6 +27,11 @@ impl Ledger {
     /// Records an acceptance.
     pub fn accept(&self, event: &Event) {
         let accepted = Accepted { id: event.id, key: event.key.clone(), payload: event.payload.clone() };
+        self.accept_raw(accepted);
+    }
+
+    /// Records an acceptance by a reader that has no [`Event`].
+    pub fn accept_raw(&self, accepted: Accepted) {
         self.lock().push(accepted);
     }
 

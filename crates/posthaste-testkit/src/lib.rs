@@ -2,6 +2,8 @@
 
 mod database;
 mod ledger;
+mod workload;
 
 pub use database::{Server, TestDatabase, servers, sqlite_file};
 pub use ledger::{Accepted, Committed, Ledger, Verdict};
+pub use workload::{Commits, Workload};

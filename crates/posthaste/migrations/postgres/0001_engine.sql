@@ -202,8 +202,13 @@ end $$;
 
 -- Whether a worker is asleep and wants a ring. Read after the insert: a transaction that reads "no" has its xid
 -- already, so the worker that puts up the sign next will see it running and poll until it has ended.
+--
+-- PostgreSQL refuses PREPARE TRANSACTION after a NOTIFY: producers that commit in two phases say
+-- `set local posthaste.ring = off` first, and are found by polling.
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
-  select last_value > extract(epoch from clock_timestamp()) * 1000 from {schema}.doorbell
+  select last_value > extract(epoch from clock_timestamp()) * 1000
+    and coalesce(current_setting('posthaste.ring', true), '') <> 'off'
+  from {schema}.doorbell
 $$;
 
 -- An event id: a UUID of version 7.

@@ -323,7 +323,7 @@ impl Runner {
     fn start_page(&mut self) {
         let keyed = self.context.reader().keyed();
         let size = self.context.reader().settings.batch_size as usize;
-        while self.queues.startable() > 0 && !(keyed && !self.running.is_empty()) {
+        while self.queues.startable() > 0 && (!keyed || self.running.is_empty()) {
             let Some(slot) = self.context.slots.take() else { return };
             let works = self.next_page(size);
             if works.is_empty() {

@@ -148,6 +148,7 @@ impl PgStore {
     }
 
     /// Reads up to `limit` events of a range that are visible in `hi`, merged from its branches in seq order.
+    #[expect(clippy::too_many_arguments, reason = "a page is named by this many things")]
     pub(super) async fn read_page(
         &self,
         conn: &mut PgConnection,
