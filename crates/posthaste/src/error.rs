@@ -107,13 +107,20 @@ impl Error {
             match code.as_deref() {
                 // serialization_failure, deadlock_detected
                 Some("40001" | "40P01") => Self::Conflict { doing, source },
-                Some("42P01" | "3F000") => Self::Schema(format!(
+                // SQLite: busy and locked, with their extended codes
+                Some("5" | "6" | "261" | "262" | "517" | "518" | "773") => Self::Conflict { doing, source },
+                code if matches!(code, Some("42P01" | "3F000")) || no_such_table(&source) => Self::Schema(format!(
                     "{doing}: Posthaste's tables are not there; run migrate first ({source})"
                 )),
                 _ => Self::Database { doing, source },
             }
         }
     }
+}
+
+/// SQLite has one code for all it cannot prepare; only the text tells a missing table from the rest.
+fn no_such_table(source: &sqlx::Error) -> bool {
+    source.as_database_error().is_some_and(|e| e.message().starts_with("no such table: "))
 }
 
 /// Why enqueue refused an event. Every one of these is found before any SQL is sent.

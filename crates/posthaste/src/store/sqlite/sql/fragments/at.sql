@@ -1,0 +1,1 @@
+strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

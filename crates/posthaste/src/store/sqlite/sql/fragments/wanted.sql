@@ -1,0 +1,5 @@
+(?2 is null or e.namespace in (select value from json_each(?2)))
+  and (?3 is null or e.topic in (select value from json_each(?3)))
+  and (?4 is null or e.event_type in (select value from json_each(?4)))
+  and (?5 is null or e.tenant_id in (select value from json_each(?5)))
+  and (?7 = 1 or abs(coalesce(e.key_hash, e.seq) % ?7) = ?6)

@@ -1,0 +1,9 @@
+-- Microseconds until a delivery is due or a lease may have run out; null if nothing waits. Indexes: deliveries_due,
+-- deliveries_leased; reads only.
+select max(min(t.at) - {now}, 0) as wait
+from (
+  select min(d.next_attempt_at) as at from posthaste_deliveries d
+  where d.subscription = ?1 and d.status = 'pending' and not d.parked
+  union all
+  select min(d.locked_until) from posthaste_deliveries d where d.subscription = ?1 and d.status = 'processing'
+) t
