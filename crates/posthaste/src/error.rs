@@ -109,9 +109,9 @@ impl Error {
                 Some("40001" | "40P01") => Self::Conflict { doing, source },
                 // SQLite: busy and locked, with their extended codes
                 Some("5" | "6" | "261" | "262" | "517" | "518" | "773") => Self::Conflict { doing, source },
-                code if matches!(code, Some("42P01" | "3F000")) || no_such_table(&source) => Self::Schema(format!(
-                    "{doing}: Posthaste's tables are not there; run migrate first ({source})"
-                )),
+                code if matches!(code, Some("42P01" | "3F000")) || no_such_table(&source) => Self::Schema(
+                    format!("{doing}: Posthaste's tables are not there; run migrate first ({source})"),
+                ),
                 _ => Self::Database { doing, source },
             }
         }

@@ -44,6 +44,13 @@ impl Posthaste {
         Self::open(Arc::new(store.clone()), Database::Postgres(store))
     }
 
+    /// A log in a SQLite database. Open the pool with [`sqlite_options`](crate::sqlite_options).
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(pool: sqlx::SqlitePool) -> Self {
+        let store = crate::store::sqlite::SqliteStore::new(pool);
+        Self::open(Arc::new(store.clone()), Database::Sqlite(store))
+    }
+
     fn open(store: Arc<dyn Store>, database: Database) -> Self {
         Self {
             store,
@@ -64,6 +71,11 @@ impl Posthaste {
     /// Creates Posthaste's tables or brings them up to date. Safe to call at every start and from many processes.
     pub async fn migrate(&self) -> Result<()> {
         self.store.migrate().await
+    }
+
+    /// The SQL that [`migrate`](Self::migrate) runs, oldest first, for those who apply it with a tool of their own.
+    pub fn migration_sql(&self) -> Vec<String> {
+        self.store.migration_sql()
     }
 
     /// Enqueues an event on the caller's connection: it exists if and only if the caller's transaction commits.

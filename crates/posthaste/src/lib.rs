@@ -38,6 +38,8 @@ pub use observe::Counters;
 pub use outcome::{DeliveryStatus, Outcome, Standing, Step};
 pub use retry::RetryPolicy;
 pub use sink::{Handler, IntoOutcome, Page, Sink};
+#[cfg(feature = "sqlite")]
+pub use store::sqlite::sqlite_options;
 pub use subscription::{AfterDead, ClaimBy, Filter, Order, Settings, Start, Subscription};
 #[cfg(feature = "postgres")]
 pub use transactional::TransactionalHandler;

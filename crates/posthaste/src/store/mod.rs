@@ -81,6 +81,8 @@ pub(crate) struct Sign {
 pub(crate) trait Store: Debug + Send + Sync {
     /// Creates the tables or brings them up to date.
     async fn migrate(&self) -> Result<()>;
+    /// The SQL that `migrate` runs, for those who apply it with a tool of their own.
+    fn migration_sql(&self) -> Vec<String>;
     /// Fails, with what to do, unless deliveries may be made from this database.
     async fn check(&self) -> Result<()>;
 

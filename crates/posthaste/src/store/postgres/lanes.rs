@@ -55,8 +55,9 @@ impl PgStore {
         lock: bool,
     ) -> Result<Vec<(i32, i32, i64)>> {
         if lock {
-            sqlx::query(self.sql.lock_lanes.clone())
-                .bind(reader.id)
+            let lock = sqlx::query(self.sql.lock_lanes.clone()).bind(reader.id);
+            lock.execute(&mut *conn).await.map_err(Error::database(DOING))?;
+            sqlx::query(self.sql.lock_batches.clone())
                 .execute(&mut *conn)
                 .await
                 .map_err(Error::database(DOING))?;

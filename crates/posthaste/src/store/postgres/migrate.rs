@@ -14,7 +14,7 @@ const MIGRATION_LOCK: i64 = 0x706f_7374_6861_7374;
 
 impl PgStore {
     /// The SQL of all migrations, for those who apply it with a tool of their own.
-    pub(crate) fn migration_sql(&self) -> Vec<String> {
+    pub(crate) fn migration_texts(&self) -> Vec<String> {
         MIGRATIONS.iter().map(|text| text.replace("{schema}", self.schema.as_str())).collect()
     }
 
@@ -31,7 +31,7 @@ impl PgStore {
         tx.execute(create).await.map_err(Error::database(doing))?;
         let applied = self.applied_version(&mut tx).await?.unwrap_or(0);
         refuse_newer(applied)?;
-        for (index, text) in self.migration_sql().into_iter().enumerate().skip(applied) {
+        for (index, text) in self.migration_texts().into_iter().enumerate().skip(applied) {
             tx.execute(AssertSqlSafe(text)).await.map_err(Error::database(doing))?;
             self.record_version(&mut tx, index + 1).await?;
         }

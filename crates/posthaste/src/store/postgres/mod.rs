@@ -54,6 +54,10 @@ impl Store for PgStore {
         self.run_migrations().await
     }
 
+    fn migration_sql(&self) -> Vec<String> {
+        self.migration_texts()
+    }
+
     async fn check(&self) -> Result<()> {
         self.check_database().await
     }

@@ -41,6 +41,7 @@ catalogue! {
     open_lane = "open_lane.sql",
     insert_lanes = "insert_lanes.sql",
     stop_lanes = "stop_lanes.sql",
+    lock_batches = "lock_batches.sql",
     lock_lanes = "lock_lanes.sql",
     newest_batches = "newest_batches.sql",
     lane_owned = "lane_owned.sql",

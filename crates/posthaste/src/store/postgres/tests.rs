@@ -25,7 +25,8 @@ async fn every_statement_prepares() {
     for url in urls() {
         let store = store(&url).await;
         let mut conn = PgConnection::connect(&url).await.unwrap();
-        for (name, text) in store.sql.all() {
+        // LOCK TABLE is no statement that could be prepared; a split of lanes runs it.
+        for (name, text) in store.sql.all().into_iter().filter(|(name, _)| *name != "lock_batches") {
             let prepared = conn.execute(AssertSqlSafe(format!("prepare {name} as {text}"))).await;
             assert!(prepared.is_ok(), "{name}.sql: {}", prepared.unwrap_err());
         }

@@ -11,7 +11,7 @@ const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/sqlite/0001_engi
 
 impl SqliteStore {
     /// The SQL of all migrations, for those who apply it with a tool of their own.
-    pub(crate) fn migration_sql(&self) -> Vec<String> {
+    pub(crate) fn migration_texts(&self) -> Vec<String> {
         MIGRATIONS.iter().map(|text| (*text).to_owned()).collect()
     }
 

@@ -69,6 +69,10 @@ impl Store for SqliteStore {
         patiently!(self.run_migrations())
     }
 
+    fn migration_sql(&self) -> Vec<String> {
+        self.migration_texts()
+    }
+
     async fn check(&self) -> Result<()> {
         patiently!(self.check_database())
     }
@@ -125,8 +129,15 @@ impl Store for SqliteStore {
         patiently!(self.finish_batch(reader, batch, troubles, holder))
     }
 
-    async fn hold_batch(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool> {
-        patiently!(self.record_hold(reader, batch, hold))
+    async fn hold_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        hold: &Hold,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        patiently!(self.record_hold(reader, batch, hold, troubles, holder))
     }
 
     async fn settle_deliveries(
@@ -143,10 +154,6 @@ impl Store for SqliteStore {
 
     async fn release_lane(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()> {
         patiently!(self.give_lane_back(reader, lane, token))
-    }
-
-    async fn release_batch(&self, reader: &Reader, batch: BatchRef) -> Result<()> {
-        patiently!(self.give_batch_back(reader, batch))
     }
 
     async fn announce_worker(&self, reader: &Reader, holder: &Holder) -> Result<u32> {

@@ -35,7 +35,14 @@ impl SqliteStore {
         Ok(true)
     }
 
-    pub(crate) async fn record_hold(&self, reader: &Reader, batch: BatchRef, hold: &Hold) -> Result<bool> {
+    pub(crate) async fn record_hold(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        hold: &Hold,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
         let doing = "hold a batch";
         let mut tx = self.begin(doing).await?;
         let done = sqlx::query(SQL.hold_batch.clone())
@@ -51,8 +58,12 @@ impl SqliteStore {
             .execute(&mut *tx)
             .await
             .map_err(Error::database(doing))?;
+        if done.rows_affected() == 0 {
+            return Ok(false);
+        }
+        insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit(doing).await?;
-        Ok(done.rows_affected() == 1)
+        Ok(true)
     }
 
     pub(crate) async fn renew_leases(
@@ -93,21 +104,6 @@ impl SqliteStore {
                 .await
                 .map_err(Error::database(doing))?;
         }
-        tx.commit(doing).await
-    }
-
-    pub(crate) async fn give_batch_back(&self, reader: &Reader, batch: BatchRef) -> Result<()> {
-        let doing = "release a batch";
-        let mut tx = self.begin(doing).await?;
-        sqlx::query(SQL.release_batch.clone())
-            .bind(reader.id)
-            .bind(batch.lane.generation)
-            .bind(batch.lane.number)
-            .bind(batch.number)
-            .bind(batch.token.text())
-            .execute(&mut *tx)
-            .await
-            .map_err(Error::database(doing))?;
         tx.commit(doing).await
     }
 

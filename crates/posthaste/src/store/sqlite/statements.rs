@@ -17,6 +17,8 @@ macro_rules! catalogue {
                 Self { $($name: fill(include_str!(concat!("sql/", stringify!($name), ".sql")))),+ }
             }
 
+            #[cfg(test)]
+
             /// Name and text of each, for tests that prepare and explain them.
             pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
                 vec![$((stringify!($name), self.$name.as_str())),+]
@@ -58,7 +60,6 @@ catalogue! {
     finish_lane,
     release_lane,
     release_lane_batches,
-    release_batch,
     blocked_keys,
     insert_deliveries,
     expire_deliveries,

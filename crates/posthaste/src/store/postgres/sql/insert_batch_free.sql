@@ -1,7 +1,8 @@
 -- Claims a page where any number of workers claim side by side (order `none`): inserting `number + 1` is the
 -- compare-and-set. Commits synchronously, as every claim.
 with sync as (
-  select set_config('synchronous_commit', 'on', true)
+  select set_config('synchronous_commit', 'on', true) from {schema}.lanes l
+  where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.stop_mark is not distinct from $21
 ), mark as (
   insert into {schema}.marks (snapshot, floor_seq, floor_xid, ceil_seq, steps)
   select $14::text::pg_snapshot, $15::bigint, $16::text::xid8, $17::bigint, $18::bigint[] from sync where $7::bigint is null
@@ -12,6 +13,6 @@ insert into {schema}.batches (subscription, generation, lane, number, lo, hi, se
 select $1, $2, $3, $5, $6, coalesce($7, (select id from mark)), $8, $9, $10, $11, $12,
   case when $13 then null else $4::uuid end, $19, clock_timestamp() + $20 * interval '1 microsecond',
   case when $13 then clock_timestamp() end
-from sync where $21::bigint is null
+from sync
 on conflict do nothing
 returning hi

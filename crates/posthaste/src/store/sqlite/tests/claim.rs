@@ -176,8 +176,7 @@ async fn a_wrong_token_settles_nothing() {
     let troubles = [trouble(&batch, 0, retry(LONG))];
     assert!(!bench.store.settle_batch(&reader, forged, &troubles, &worker).await.unwrap());
     let hold = Hold { done_to: 1, attempts: 1, delay: LONG, error: None };
-    assert!(!bench.store.hold_batch(&reader, forged, &hold).await.unwrap());
-    bench.store.release_batch(&reader, forged).await.unwrap();
+    assert!(!bench.store.hold_batch(&reader, forged, &hold, &[], &worker).await.unwrap());
     bench.store.release_lane(&reader, batch.lane, forged.token).await.unwrap();
     assert!(bench.store.renew(&reader, &[forged.token], LONG).await.unwrap().is_empty());
     assert_eq!(
@@ -235,7 +234,9 @@ async fn a_strict_batch_remembers_what_holds_it() {
     let batch = bench.claim(&reader, &holder("a", SHORT)).await;
     assert_eq!(batch.held.unwrap().attempts, 0);
     let hold = Hold { done_to: 1, attempts: 2, delay: LONG, error: Some("no".into()) };
-    assert!(bench.store.hold_batch(&reader, reference(&batch), &hold).await.unwrap());
+    assert!(
+        bench.store.hold_batch(&reader, reference(&batch), &hold, &[], &holder("a", SHORT)).await.unwrap()
+    );
     assert_eq!(bench.statuses("billing").await, ["delivered", "processing", "processing"]);
     for _ in 0..3 {
         outlast(SHORT).await;
@@ -245,5 +246,8 @@ async fn a_strict_batch_remembers_what_holds_it() {
         assert_eq!((seqs(&again.events), held.attempts), (vec![2, 3], 2));
         assert!(held.wait > LONG / 2 && held.wait <= LONG);
     }
-    assert!(!bench.store.hold_batch(&reader, reference(&batch), &hold).await.unwrap(), "fenced");
+    assert!(
+        !bench.store.hold_batch(&reader, reference(&batch), &hold, &[], &holder("a", SHORT)).await.unwrap(),
+        "fenced"
+    );
 }

@@ -81,16 +81,3 @@ async fn without_order_batches_are_claimed_side_by_side_and_reclaimed_alone() {
     let isolated = bench.due(&reader, &b).await;
     assert_eq!((claimed_seqs(&isolated), isolated[0].solo), (vec![1], true));
 }
-
-#[tokio::test]
-async fn a_released_batch_can_be_claimed_at_once() {
-    let bench = Bench::new().await;
-    let reader = bench.subscribe(subscription().order(Order::None)).await;
-    bench.enqueue_keys(&["a"]).await;
-    let worker = holder("w", LONG);
-    let lane = bench.store.open_lane(&reader).await.unwrap();
-    let batch = batch(bench.fresh(&reader, lane, None, &worker).await);
-    assert!(bench.store.reclaim_batch(&reader, &worker).await.unwrap().is_none());
-    bench.store.release_batch(&reader, reference(&batch)).await.unwrap();
-    assert_eq!(bench.store.reclaim_batch(&reader, &worker).await.unwrap().unwrap().claims, 1);
-}
