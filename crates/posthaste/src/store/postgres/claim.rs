@@ -123,12 +123,18 @@ impl PgStore {
     }
 
     pub(crate) async fn take_expired_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {
-        let expired: bool = sqlx::query_scalar(self.sql.expired_batch.clone())
+        let (generation, number) = self.oldest_unfinished(reader);
+        let row = sqlx::query(self.sql.expired_batch.clone())
             .bind(reader.id)
+            .bind(generation)
+            .bind(number)
             .fetch_one(&self.pool)
             .await
             .map_err(Error::database(DOING))?;
-        if !expired {
+        if let (Some(generation), Some(number)) = (row.get("generation"), row.get("number")) {
+            self.note_unfinished(reader, (generation, number));
+        }
+        if !row.get::<bool, _>("expired") {
             return Ok(None);
         }
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
@@ -138,6 +144,8 @@ impl PgStore {
             .bind(token.0)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
+            .bind(generation)
+            .bind(number)
             .fetch_optional(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
