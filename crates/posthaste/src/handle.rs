@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::claim::Claims;
@@ -11,6 +10,7 @@ use crate::enqueue::{self, Database, Log, Producer};
 use crate::error::{Error, Result};
 use crate::event::{Enqueued, Limits, NewEvent};
 use crate::id::{SchemaName, WorkerName};
+use crate::observe::Bell;
 use crate::sink::{Handler, Receiver, Sink};
 use crate::store::Store;
 use crate::subscription::{ClaimBy, Order, Subscription};
@@ -26,7 +26,7 @@ pub struct Posthaste {
     log: Log,
     limits: Limits,
     door: Arc<Doorkeeper>,
-    deliveries_changed: Arc<Notify>,
+    due_bell: Arc<Bell>,
     watching: Arc<Mutex<Weak<DropGuard>>>,
 }
 
@@ -57,7 +57,7 @@ impl Posthaste {
             log: Log(database),
             limits: Limits::default(),
             door: Arc::new(Doorkeeper::new()),
-            deliveries_changed: Arc::default(),
+            due_bell: Arc::default(),
             watching: Arc::default(),
         }
     }
@@ -102,7 +102,7 @@ impl Posthaste {
     /// nothing. Not needed for delivery, only for speed.
     pub fn wake(&self) {
         self.door.bell.ring();
-        self.deliveries_changed.notify_one();
+        self.due_bell.ring();
     }
 
     /// A worker that calls `handler` for every event, several at a time.
@@ -143,7 +143,7 @@ impl Posthaste {
             store: self.store.clone(),
             door: self.door.clone(),
             watching: self.watch(),
-            deliveries_changed: self.deliveries_changed.clone(),
+            due_bell: self.due_bell.clone(),
             subscription,
             receiver,
             name: WorkerName::unique(),

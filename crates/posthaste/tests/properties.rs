@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use posthaste::{Claims, DeliveryStatus, NewEvent, Order, Outcome, Posthaste, RetryPolicy, Standing, Step, Subscription};
+use posthaste::{
+    Claims, DeliveryStatus, NewEvent, Order, Outcome, Posthaste, RetryPolicy, Standing, Step, Subscription,
+};
 use posthaste_testkit::sqlite_file;
 use proptest::prelude::*;
 use sqlx::{Row, SqlitePool};
@@ -117,7 +119,8 @@ async fn claim(claims: &mut Claims) -> Option<posthaste::Claimed> {
 
 /// Where the event stands according to the view people look at.
 async fn stored(pool: &SqlitePool) -> Standing {
-    let row = sqlx::query("select status, attempts from posthaste_event_status").fetch_one(pool).await.unwrap();
+    let row =
+        sqlx::query("select status, attempts from posthaste_event_status").fetch_one(pool).await.unwrap();
     let attempts = u32::try_from(row.get::<i64, _>("attempts")).unwrap();
     match row.get::<String, _>("status").as_str() {
         "pending" => Standing::Row(DeliveryStatus::Pending, attempts),
