@@ -408,34 +408,36 @@ impl Runner {
         // A job never panics (the receiver's panics are caught) and is aborted only after the runner has let go.
         let Ok((id, outcomes)) = done else { return };
         let Some(job) = self.running.remove(&id) else { return };
-        let mut again = Vec::new();
+        let away = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unavailable { .. }));
+        let mut again: Vec<Work> = Vec::new();
         let mut failed_keys: Vec<String> = Vec::new();
         for (work, outcome) in job.works.into_iter().zip(outcomes) {
-            let behind = work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
+            // What follows an event of its key in this page goes where that one went: otherwise it would overtake it.
+            let parked = work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
+            let waits = work.key.is_some() && again.iter().any(|earlier| earlier.key == work.key);
             match outcome {
+                Outcome::Delivered => self.work_done(work, outcome),
+                _ if parked => self.done(&work, Settlement::Park),
                 Outcome::Unavailable { .. } => again.push(work),
-                outcome if behind && outcome != Outcome::Delivered => self.done(&work, Settlement::Park),
+                _ if waits => again.push(work),
                 outcome => {
-                    if outcome != Outcome::Delivered {
-                        failed_keys.extend(work.key.clone());
-                    }
+                    failed_keys.extend(work.key.clone());
                     self.work_done(work, outcome);
                 }
             }
         }
-        self.note_availability(&again);
+        self.note_availability(away);
         for work in again.into_iter().rev() {
             self.queues.put_back(work);
         }
     }
 
-    fn note_availability(&self, again: &[Work]) {
-        match again.is_empty() {
-            true => self.context.availability.came_back(),
-            false => {
-                add(&self.context.counters.unavailable, 1);
-                self.context.availability.went_away();
-            }
+    fn note_availability(&self, away: bool) {
+        if away {
+            add(&self.context.counters.unavailable, 1);
+            self.context.availability.went_away();
+        } else {
+            self.context.availability.came_back();
         }
     }
 
