@@ -178,7 +178,8 @@ impl StrictRunner {
         }
     }
 
-    /// One attempt, once a slot and the lease allow it. `None`: stopped before it began.
+    /// One attempt, once a slot and the lease allow it. `None`: stopped before it began, or cut off after the grace
+    /// time of a stop; then nothing is known of it, and it is made again.
     async fn attempt(&self, event: &Event, stop: &CancellationToken) -> Option<Outcome> {
         let context = &self.context;
         loop {
@@ -187,8 +188,11 @@ impl StrictRunner {
             }
             match context.slots.take() {
                 Some(_slot) if context.leases.may_start(self.token) => {
-                    let outcomes = context.hand_over(&[Arc::new(event.clone())], None).await;
-                    return outcomes.into_iter().next();
+                    let events = [Arc::new(event.clone())];
+                    return tokio::select! {
+                        outcomes = context.hand_over(&events, None) => outcomes.into_iter().next(),
+                        () = out_of_patience(stop, context.grace) => None,
+                    };
                 }
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
@@ -268,6 +272,11 @@ struct Step<'a> {
     careful: bool,
     done_to: i64,
     claimed: &'a ClaimedEvent,
+}
+
+async fn out_of_patience(stop: &CancellationToken, grace: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(grace).await;
 }
 
 fn trouble(event: &Event, settlement: Settlement, attempts: u32) -> Trouble {
