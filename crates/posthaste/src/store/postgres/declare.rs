@@ -21,7 +21,7 @@ impl PgStore {
             Err(error) => return Err(error),
         };
         // The mark must be taken before the transaction that stores it draws an xid.
-        let start = match known {
+        let start = match &known {
             None => Some(self.start_mark(subscription.start).await?),
             Some(_) => None,
         };
@@ -29,6 +29,9 @@ impl PgStore {
         let reader = self.load_reader(subscription.name.as_str()).await?;
         if reader.lanes != subscription.lanes {
             self.split_lanes(&reader, subscription.lanes).await?;
+        }
+        if known.is_some() {
+            sqlx::query(self.sql.ring.clone()).execute(&self.pool).await.map_err(Error::database(DOING))?;
         }
         self.load_reader(subscription.name.as_str()).await
     }
