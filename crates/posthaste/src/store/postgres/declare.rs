@@ -74,6 +74,8 @@ impl PgStore {
             Start::Time(time) => Some(self.seq_at_time(&mut conn, time).await?),
             Start::Event(id) => Some(self.seq_of_event(&mut conn, id).await?),
         };
+        // What was drawn after the mark is unseen, wherever the place lies: an event below it could still commit.
+        let replay_from = replay_from.map(|seq| seq.min(mark.floor_seq + 1));
         Ok(Mark { replay_from, ..mark })
     }
 
