@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::claim::Claims;
@@ -11,6 +10,7 @@ use crate::enqueue::{self, Database, Log, Producer};
 use crate::error::{Error, Result};
 use crate::event::{Enqueued, Limits, NewEvent};
 use crate::id::{SchemaName, WorkerName};
+use crate::observe::Bell;
 use crate::sink::{Handler, Receiver, Sink};
 use crate::store::Store;
 use crate::subscription::{ClaimBy, Order, Subscription};
@@ -26,7 +26,7 @@ pub struct Posthaste {
     log: Log,
     limits: Limits,
     door: Arc<Doorkeeper>,
-    deliveries_changed: Arc<Notify>,
+    deliveries_changed: Arc<Bell>,
     watching: Arc<Mutex<Weak<DropGuard>>>,
 }
 
@@ -90,7 +90,7 @@ impl Posthaste {
     /// nothing. Not needed for delivery, only for speed.
     pub fn wake(&self) {
         self.door.bell.ring();
-        self.deliveries_changed.notify_one();
+        self.deliveries_changed.ring();
     }
 
     /// A worker that calls `handler` for every event, several at a time.

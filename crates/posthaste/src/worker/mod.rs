@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::id::WorkerName;
 use crate::lease::{Holder, LaneClaim, Reader, Settlement};
-use crate::observe::{Counters, add};
+use crate::observe::{Bell, Counters, add};
 use crate::outcome::Outcome;
 use crate::sink::{DeliveryKey, Receiver};
 use crate::store::Store;
@@ -42,7 +42,7 @@ pub(crate) struct Context {
     slots: Arc<Slots>,
     availability: Availability,
     leases: Leases,
-    deliveries_changed: Arc<Notify>,
+    deliveries_changed: Arc<Bell>,
     counters: Arc<Counters>,
 }
 
@@ -105,7 +105,7 @@ pub struct WorkerBuilder {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) door: Arc<Doorkeeper>,
     pub(crate) watching: Arc<DropGuard>,
-    pub(crate) deliveries_changed: Arc<Notify>,
+    pub(crate) deliveries_changed: Arc<Bell>,
     pub(crate) subscription: Subscription,
     pub(crate) receiver: Receiver,
     pub(crate) name: WorkerName,

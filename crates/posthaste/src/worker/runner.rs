@@ -16,7 +16,7 @@ use crate::id::Token;
 use crate::lease::{
     Batch, ClaimedEvent, DeliveryClaim, DeliverySettlement, Lane, Reader, Settlement, Trouble,
 };
-use crate::observe::add;
+use crate::observe::{Bell, add};
 use crate::outcome::Outcome;
 use crate::sink::DeliveryKey;
 use crate::store::{BatchRef, Cursor, Fresh};
@@ -130,7 +130,7 @@ impl Runner {
     }
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<()> {
-        let rung = self.context.door.bell.count();
+        let rung = self.bell().count();
         self.collect();
         self.settle().await?;
         self.start();
@@ -149,21 +149,28 @@ impl Runner {
 
     /// Waits for whatever comes first: a finished job, a ring, a free slot, the pause, or the stop.
     async fn wait(&mut self, rung: u64, wait: Duration, stop: &CancellationToken) {
-        let context = self.context.clone();
+        let (context, bell) = (self.context.clone(), self.bell());
         let mut wait = wait;
         if let Some(probe) = context.availability.wait().filter(|_| self.queues.startable() > 0) {
             wait = wait.min(probe.max(Duration::from_millis(1)));
         } else if self.queues.startable() > 0 {
             wait = wait.min(Duration::from_millis(20));
         }
-        let hears_bell = !matches!(self.reads, Reads::Due) && self.has_room();
+        let hears_bell = self.has_room();
         tokio::select! {
             Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done),
-            () = context.door.bell.wait_past(rung), if hears_bell => {}
-            () = context.deliveries_changed.notified(), if matches!(self.reads, Reads::Due) => {}
+            () = bell.wait_past(rung), if hears_bell => {}
             () = context.slots.freed(), if self.queues.startable() > 0 => {}
             () = tokio::time::sleep(wait) => {}
             () = stop.cancelled() => {}
+        }
+    }
+
+    /// What tells this runner that there may be work: all runners of a process hear it, none takes it from another.
+    fn bell(&self) -> Arc<Bell> {
+        match self.reads {
+            Reads::Due => self.context.deliveries_changed.clone(),
+            _ => self.context.door.bell.clone(),
         }
     }
 
@@ -523,7 +530,7 @@ impl Runner {
             }
         }
         if !open.troubles.is_empty() {
-            self.context.deliveries_changed.notify_one();
+            self.context.deliveries_changed.ring();
         }
         match self.reads {
             Reads::Owned(..) if !held => self.lost = true,
@@ -546,7 +553,7 @@ impl Runner {
             self.context.lease_lost("a delivery", lost);
         }
         if !self.settlements.is_empty() {
-            self.context.deliveries_changed.notify_one();
+            self.context.deliveries_changed.ring();
         }
         for settled in self.settlements.drain(..) {
             self.context.leases.let_go(settled.token);
