@@ -620,7 +620,7 @@ impl Runner {
     /// Stops without losing or repeating anything: what runs may finish, what has not started is given back.
     async fn wind_up(mut self, stop: &CancellationToken) -> Ended {
         if self.lost {
-            self.jobs.abort_all();
+            self.let_go_of_deliveries().await;
             return Ended::LaneLost;
         }
         self.finish_running().await;
@@ -641,6 +641,25 @@ impl Runner {
             self.context.trouble(&error);
         }
         if self.finished && !stop.is_cancelled() { Ended::LaneFinished } else { Ended::Stopped }
+    }
+
+    /// The lane is lost, but deliveries have leases of their own: what is done is settled, what has not started is given
+    /// back, and what runs is let go of. A lease that is renewed with nobody behind it would hold its event for ever.
+    async fn let_go_of_deliveries(&mut self) {
+        self.jobs.abort_all();
+        self.open.clear();
+        for work in self.queues.drain().iter().filter(|work| work.source == Source::Delivery) {
+            self.done(work, Settlement::GiveBack { delay: Duration::ZERO });
+        }
+        if let Err(error) = self.settle_deliveries().await {
+            self.context.trouble(&error);
+        }
+        let running = self.running.drain().flat_map(|(_, job)| job.works);
+        let unsettled = self.settlements.drain(..).map(|settlement| settlement.token);
+        let delivering = running.filter(|work| work.source == Source::Delivery).map(|work| work.token);
+        for token in delivering.chain(unsettled) {
+            self.context.leases.let_go(token);
+        }
     }
 
     async fn finish_running(&mut self) {
