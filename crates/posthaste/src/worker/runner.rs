@@ -646,7 +646,7 @@ impl Runner {
     /// The lane is lost, but deliveries have leases of their own: what is done is settled, what has not started is given
     /// back, and what runs is let go of. A lease that is renewed with nobody behind it would hold its event for ever.
     async fn let_go_of_deliveries(&mut self) {
-        self.jobs.abort_all();
+        self.abort_jobs();
         self.open.clear();
         for work in self.queues.drain().iter().filter(|work| work.source == Source::Delivery) {
             self.done(work, Settlement::GiveBack { delay: Duration::ZERO });
@@ -673,10 +673,16 @@ impl Runner {
         }
     }
 
+    fn abort_jobs(&mut self) {
+        self.jobs.abort_all();
+        // If one of them was the probe, another runner must be free to make it.
+        self.context.availability.probe_again();
+    }
+
     /// Out of patience: what still runs has an unknown effect, so nothing is said about it. Its lease runs out, and
     /// somebody tries it again.
     fn leave_running(&mut self) {
-        self.jobs.abort_all();
+        self.abort_jobs();
         let left: Vec<Work> = self.running.drain().flat_map(|(_, job)| job.works).collect();
         self.left.extend(left.iter().filter_map(|work| work.key.clone()));
         for work in left.iter().filter(|work| work.source != Source::Delivery) {

@@ -155,8 +155,12 @@ impl StrictRunner {
                 return Ok(Err(self.lease_lost()));
             }
             let Some(outcome) = self.attempt(&step.claimed.event, stop).await else {
+                self.context.availability.probe_again();
                 return Ok(Err(self.stopped(step, attempts - 1).await?));
             };
+            if !matches!(outcome, Outcome::Unavailable { .. }) {
+                self.context.availability.came_back();
+            }
             match Settlement::of(outcome.clone(), attempts, &settings) {
                 Settlement::Delivered => return self.pass(step).await,
                 Settlement::Dead { error } => return self.bury(step, error, attempts).await,
@@ -200,7 +204,6 @@ impl StrictRunner {
     }
 
     async fn pass(&self, step: &Step<'_>) -> Result<Result<(), Handled>> {
-        self.context.availability.came_back();
         self.context.count(&Settlement::Delivered);
         let passed = Step { done_to: step.claimed.event.seq, ..*step };
         if step.careful && !self.hold(&passed, 0, Duration::ZERO, None, &[]).await? {
