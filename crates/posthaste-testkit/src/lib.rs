@@ -3,6 +3,7 @@
 mod database;
 mod ledger;
 mod workload;
+pub mod suite;
 
 pub use database::{Server, TestDatabase, servers, sqlite_file};
 pub use ledger::{Accepted, Committed, Ledger, Verdict};
