@@ -30,6 +30,7 @@ pub mod waking;
 pub mod workers;
 
 mod postgres;
+mod sqlite;
 
 /// A fresh log in some database, and what a test needs to see of it.
 #[async_trait]
