@@ -136,6 +136,8 @@ create table {schema}.batches (
   retry_count integer not null default 0,
   retry_after timestamptz,
   last_error text,
+  -- Never changes: tells this row from one of the same number that a fail-over has undone.
+  inserted_at timestamptz not null default clock_timestamp(),
   claimed_at timestamptz not null default clock_timestamp(),
   finished_at timestamptz,
   primary key (subscription, generation, lane, number)
@@ -326,13 +328,13 @@ end $$;
 -- visible in `hi` up to `pos`.
 create view {schema}.progress as
   select l.subscription, l.generation, l.lane, l.lanes, l.finished_at is not null as finished,
-    coalesce(b.number, 0) as number,
+    coalesce(b.number, 0) as number, b.inserted_at,
     case when b.number is null then l.start_mark when b.closes_window then b.hi else b.lo end as lo,
     case when not b.closes_window then b.hi end as hi,
     case when not b.closes_window then b.seq_to else 0 end as pos
   from {schema}.lanes l
   left join lateral (
-    select n.number, n.lo, n.hi, n.seq_to, n.closes_window from {schema}.batches n
+    select n.number, n.inserted_at, n.lo, n.hi, n.seq_to, n.closes_window from {schema}.batches n
     where n.subscription = l.subscription and n.generation = l.generation and n.lane = l.lane
     order by n.number desc limit 1
   ) b on true;

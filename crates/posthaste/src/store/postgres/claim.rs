@@ -1,7 +1,9 @@
 //! Claims: lanes and pages, each under a new token.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
@@ -17,6 +19,10 @@ use super::read::{Page, PgCursor};
 use super::{PgStore, duration_of, micros};
 
 const DOING: &str = "claim";
+
+/// A remembered place is read again after this long. A fail-over that happened while nothing was claimed shows no error:
+/// the pool just connects anew, to a server on which the last marks may never have existed.
+const TRUST_CURSOR: Duration = Duration::from_secs(2);
 
 /// A lane that wants nothing of what was enqueued still moves its mark after this many events...
 const ADVANCE_EVENTS: i64 = 1_000;
@@ -168,7 +174,7 @@ impl PgStore {
         let known = std::mem::take(cursor);
         let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
         let mut place = match known {
-            Cursor::Postgres(place) => place,
+            Cursor::Postgres(place) if place.confirmed.elapsed() < TRUST_CURSOR => place,
             _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
         };
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
@@ -248,10 +254,10 @@ impl PgStore {
     ) -> Result<Option<Fresh>> {
         let token = claim.owner.unwrap_or_else(Token::new);
         let finished = page.events.is_empty();
-        let Some(hi_id) = self.insert_batch(conn, claim, place, &hi, &page, token, finished).await? else {
+        let Some(inserted) = self.insert_batch(conn, claim, place, &hi, &page, token, finished).await? else {
             return Ok(None);
         };
-        advance(place, hi, hi_id, &page);
+        advance(place, hi, &inserted, &page);
         if finished {
             return Ok(Some(Fresh::Again));
         }
@@ -282,14 +288,14 @@ impl PgStore {
             self.lock_subscription(&mut tx, claim.reader).await?;
         }
         let owner = claim.owner.unwrap_or_else(Token::new);
-        let Some(hi_id) = self.insert_batch(&mut tx, claim, place, &hi, &page, owner, true).await? else {
+        let Some(inserted) = self.insert_batch(&mut tx, claim, place, &hi, &page, owner, true).await? else {
             return Ok(None);
         };
         let token = Token::new();
         let (events, troubles) = as_deliveries(&page.events, claim.reader, token);
         let written = self.insert_troubles(&mut tx, claim.reader, &troubles, claim.holder).await?;
         tx.commit().await.map_err(Error::database(DOING))?;
-        advance(place, hi, hi_id, &page);
+        advance(place, hi, &inserted, &page);
         let claims = events
             .into_iter()
             .filter(|(seq, _)| written.contains(seq))
@@ -304,7 +310,7 @@ impl PgStore {
         Ok(Some(if claims.is_empty() { Fresh::Again } else { Fresh::Deliveries(claims) }))
     }
 
-    /// The compare-and-set of a claim. Returns the stored `hi`, or `None` if it failed.
+    /// The compare-and-set of a claim. `None`: it failed.
     #[expect(clippy::too_many_arguments, reason = "the row it inserts has as many parts")]
     async fn insert_batch(
         &self,
@@ -315,13 +321,13 @@ impl PgStore {
         page: &Page,
         token: Token,
         finished: bool,
-    ) -> Result<Option<i64>> {
+    ) -> Result<Option<Inserted>> {
         let statement = match claim.owner {
             Some(_) => self.sql.insert_batch_owned.clone(),
             None => self.sql.insert_batch_free.clone(),
         };
         let seq = |claimed: Option<&ClaimedEvent>| claimed.map_or(place.pos, |claimed| claimed.event.seq);
-        sqlx::query_scalar(statement)
+        let row = sqlx::query(statement)
             .bind(claim.reader.id)
             .bind(claim.lane.generation)
             .bind(claim.lane.number)
@@ -343,9 +349,11 @@ impl PgStore {
             .bind(claim.holder.worker.as_str())
             .bind(micros(claim.holder.lease))
             .bind(place.stop)
+            .bind(place.inserted_at)
             .fetch_optional(conn)
             .await
-            .map_err(Error::database(DOING))
+            .map_err(Error::database(DOING))?;
+        Ok(row.map(|row| Inserted { hi: row.get("hi"), at: row.get("inserted_at") }))
     }
 
     /// The lane has read up to its stop mark: close it, once nothing of it is unfinished.
@@ -372,6 +380,13 @@ impl PgStore {
     }
 }
 
+/// What the compare-and-set wrote.
+struct Inserted {
+    /// The stored end of the window.
+    hi: i64,
+    at: DateTime<Utc>,
+}
+
 /// Who claims what.
 pub(super) struct Claim<'a> {
     reader: &'a Reader,
@@ -381,9 +396,12 @@ pub(super) struct Claim<'a> {
 }
 
 /// Moves the cursor past a claimed page.
-fn advance(place: &mut PgCursor, mut hi: Mark, hi_id: i64, page: &Page) {
-    hi.id = hi_id;
+fn advance(place: &mut PgCursor, mut hi: Mark, inserted: &Inserted, page: &Page) {
+    hi.id = inserted.hi;
     place.number += 1;
+    place.inserted_at = Some(inserted.at);
+    place.confirmed = Instant::now();
+    place.late_exhausted |= page.late_exhausted;
     if page.closes_window {
         place.lo = hi;
         place.hi = None;
