@@ -16,6 +16,7 @@ use crate::observe::Bell;
 use crate::subscription::Subscription;
 
 mod rows;
+pub(crate) mod admin;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]

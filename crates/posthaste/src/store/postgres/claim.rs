@@ -82,7 +82,7 @@ impl PgStore {
     }
 
     /// Reads the events of a claimed page again: the window, the page and the filter's version name them exactly.
-    async fn reread_batch(
+    pub(super) async fn reread_batch(
         &self,
         conn: &mut PgConnection,
         reader: &Reader,
@@ -167,8 +167,11 @@ impl PgStore {
             return self.close_lane(&mut conn, reader, lane, owner).await;
         }
         if place.hi.is_none() && !self.open_window(&mut conn, lane, &mut place).await? {
-            *cursor = Cursor::Postgres(place);
-            return Ok(Fresh::Nothing);
+            let standing = self.where_it_stands(&mut conn, reader, lane, owner, place.number).await?;
+            if matches!(standing, Fresh::Nothing) {
+                *cursor = Cursor::Postgres(place);
+            }
+            return Ok(standing);
         }
         let claim = Claim { reader, lane, owner, holder };
         let fresh = self.claim_next_page(&mut conn, &claim, &mut place).await?;
@@ -181,6 +184,32 @@ impl PgStore {
             Some(owner) if !self.still_owned(&mut conn, reader, lane, owner).await? => Ok(Fresh::LaneLost),
             _ => Ok(Fresh::Again),
         }
+    }
+
+    /// Nothing lies beyond the remembered place. Is it still the lane's? An idle claimer would never notice a replay
+    /// otherwise.
+    async fn where_it_stands(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+        number: i64,
+    ) -> Result<Fresh> {
+        let row = sqlx::query(self.sql.lane_stands.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(owner.map(|token| token.0))
+            .bind(number)
+            .fetch_optional(conn)
+            .await
+            .map_err(Error::database(DOING))?;
+        Ok(match row {
+            Some(row) if row.get("owned") && row.get("same") => Fresh::Nothing,
+            Some(row) if row.get("owned") => Fresh::Again,
+            _ => Fresh::LaneLost,
+        })
     }
 
     /// Fixes the end of the next window, if there is a reason to open one. Looks first: an idle poll writes nothing.

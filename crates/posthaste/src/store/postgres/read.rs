@@ -236,10 +236,15 @@ fn cut(mut rows: Rows, limit: i64) -> Page {
     Page { events: rows.events, closes_window }
 }
 
-type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
+pub(super) type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
 
 /// Binds $1 to $7: the subscription and what fragments/wanted.sql needs.
-fn bind_wanted<'q>(query: PgQuery<'q>, subscription: i64, filter: &Filter, lane: Lane) -> PgQuery<'q> {
+pub(super) fn bind_wanted<'q>(
+    query: PgQuery<'q>,
+    subscription: i64,
+    filter: &Filter,
+    lane: Lane,
+) -> PgQuery<'q> {
     query
         .bind(subscription)
         .bind(listed(&filter.namespaces))
@@ -254,7 +259,7 @@ fn texts(xids: &[u64]) -> Vec<String> {
     xids.iter().map(u64::to_string).collect()
 }
 
-fn bigints(xids: &[u64]) -> Vec<i64> {
+pub(super) fn bigints(xids: &[u64]) -> Vec<i64> {
     xids.iter().map(|xid| i64::try_from(*xid).unwrap_or(i64::MAX)).collect()
 }
 
@@ -262,7 +267,7 @@ fn parse_xid(text: &str) -> Result<u64> {
     text.parse().map_err(|_| Error::Corrupt(format!("`{text}` is not a transaction id")))
 }
 
-fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {
+pub(super) fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {
     let column = |name: &str| format!("{prefix}{name}");
     Ok(Mark {
         id: row.get(column("id").as_str()),
