@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use admin_common::*;
 use posthaste::admin::{DeliveryQuery, EventQuery, EventStatus, SettingsChange};
-use posthaste::{AfterDead, ClaimBy, DeliveryStatus, Error, Event, NewEvent, Order, Outcome, Start, Subscription};
+use posthaste::{
+    AfterDead, ClaimBy, DeliveryStatus, Error, Event, NewEvent, Order, Outcome, Start, Subscription,
+};
 use posthaste_testkit::{Ledger, TestDatabase, servers};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,7 +32,11 @@ async fn a_subscription_says_how_it_stands() {
         assert_eq!(state.retrying.to_string(), "1");
         assert_eq!(state.delayed.to_string(), "1");
         assert_eq!(state.in_flight.to_string(), "0");
-        assert_eq!(state.lag.to_string(), "7", "later, d1, three parked, e1, e2; not the dead, not the other topic");
+        assert_eq!(
+            state.lag.to_string(),
+            "7",
+            "later, d1, three parked, e1, e2; not the dead, not the other topic"
+        );
         assert!(state.oldest_age.is_some());
         assert!(state.last_error.is_some());
         assert!(state.oldest_retry_due.is_some_and(|due| due > chrono::Utc::now()));
@@ -118,7 +124,11 @@ async fn events_are_found_by_what_they_are_and_how_they_stand() {
         let page = admin.events(&EventQuery::new(narrow)).await.unwrap();
         page.events.iter().map(|found| found.event.text().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(found(&|q| q.text = Some("needle".into())).await, ["needle two", "needle one"], "newest first");
+    assert_eq!(
+        found(&|q| q.text = Some("needle".into())).await,
+        ["needle two", "needle one"],
+        "newest first"
+    );
     assert_eq!(found(&|q| q.topic = Some("other".into())).await, ["needle two"]);
     assert_eq!(found(&|q| q.event_type = Some("order.created".into())).await, ["needle one"]);
     assert_eq!(found(&|q| q.aggregate_id = Some("7".into())).await, ["needle one"]);
@@ -181,13 +191,18 @@ async fn a_dead_event_that_is_retried_starts_anew_and_remembers() {
             state.status == EventStatus::Dead && state.history.len() == 3
         })
         .await;
-        let outcomes: Vec<String> = state(&admin, ids[0], "s").await.unwrap().history.into_iter().map(|a| a.outcome).collect();
+        let outcomes: Vec<String> =
+            state(&admin, ids[0], "s").await.unwrap().history.into_iter().map(|a| a.outcome).collect();
         assert_eq!(outcomes, ["dead", "revived", "dead"]);
         assert_eq!(admin.edit_and_retry("s", ids[0], "good").await.unwrap(), 1);
         ledger.wait_for(2).await;
         assert!(ledger.texts().contains(&"good".to_owned()), "the new body was delivered");
         until("settled", async || status(&admin, ids[0], "s").await == Some(EventStatus::Delivered)).await;
-        assert_eq!(admin.event(ids[0]).await.unwrap().event.text(), Some("bad"), "the log keeps the original");
+        assert_eq!(
+            admin.event(ids[0]).await.unwrap().event.text(),
+            Some("bad"),
+            "the log keeps the original"
+        );
         let done = admin.operations(10).await.unwrap();
         assert_eq!(done.iter().map(|o| o.verb.as_str()).collect::<Vec<_>>(), ["edit and retry", "retry"]);
         assert!(done.iter().all(|o| o.who == "alice" && o.event == Some(ids[0])));
@@ -205,7 +220,11 @@ async fn revived_events_of_one_key_go_in_order_again() {
     drain(&mut claims).await;
     assert_eq!(status(&admin, ids[1], "s").await, Some(EventStatus::Dead));
     assert!(!state(&admin, ids[2], "s").await.unwrap().parked, "after dead letters the key went on");
-    assert_eq!(admin.retry(&DeliveryQuery::dead("s")).await.unwrap(), 2, "bad3 waits behind the retry and is not dead");
+    assert_eq!(
+        admin.retry(&DeliveryQuery::dead("s")).await.unwrap(),
+        2,
+        "bad3 waits behind the retry and is not dead"
+    );
     let mut parked = Vec::new();
     for id in &ids {
         parked.push(state(&admin, *id, "s").await.unwrap().parked);
@@ -230,7 +249,8 @@ async fn a_blocked_key_goes_on_when_its_head_is_skipped_discarded_or_released() 
         let admin = db.posthaste.admin();
         let subscription = quick("s").after_dead(AfterDead::Block);
         let mut claims = db.posthaste.claims(&subscription).await.unwrap();
-        let ids = enqueue(&db, vec![event("k", "bad"), event("k", "k2"), event("k", "k3"), event("j", "j1")]).await;
+        let ids =
+            enqueue(&db, vec![event("k", "bad"), event("k", "k2"), event("k", "k3"), event("j", "j1")]).await;
         assert_eq!(drain(&mut claims).await, ["j1"], "the key is blocked");
         let one = DeliveryQuery::event("s", ids[0]);
         let changed = match verb {
@@ -260,16 +280,29 @@ async fn verbs_reach_all_that_match_and_nothing_else() {
     events.push(NewEvent::bytes("other", b"bad".to_vec()).key("x"));
     events.push(event("y", "later"));
     let ids = enqueue(&db, events).await;
-    drain(&mut claims).await;
+    drain_pages(&mut claims, 500).await;
     assert_eq!(admin.subscription("s").await.unwrap().dead.exact(), Some(1_501));
     let limited = DeliveryQuery::dead("s").only(|q| (q.topic, q.limit) = (Some("orders".into()), Some(10)));
     assert_eq!(admin.discard(&limited).await.unwrap(), 10);
-    assert_eq!(admin.discard(&DeliveryQuery::dead("s").only(|q| q.key = Some("k20".into()))).await.unwrap(), 1);
-    assert_eq!(admin.discard(&DeliveryQuery::dead("s").only(|q| q.error_contains = Some("odd".into()))).await.unwrap(), 0);
+    assert_eq!(
+        admin.discard(&DeliveryQuery::dead("s").only(|q| q.key = Some("k20".into()))).await.unwrap(),
+        1
+    );
+    assert_eq!(
+        admin
+            .discard(&DeliveryQuery::dead("s").only(|q| q.error_contains = Some("odd".into())))
+            .await
+            .unwrap(),
+        0
+    );
     let orders = DeliveryQuery::dead("s")
         .only(|q| (q.topic, q.error_contains) = (Some("orders".into()), Some("bad bo".into())));
     assert_eq!(admin.discard(&orders).await.unwrap(), 1_489);
-    assert_eq!(admin.discard(&DeliveryQuery::event("s", ids[1_501])).await.unwrap(), 0, "only dead ones are discarded");
+    assert_eq!(
+        admin.discard(&DeliveryQuery::event("s", ids[1_501])).await.unwrap(),
+        0,
+        "only dead ones are discarded"
+    );
     assert_eq!(admin.skip(&DeliveryQuery::event("s", ids[1_501])).await.unwrap(), 1);
     let pending = DeliveryQuery::all("s").only(|q| q.status = Some(DeliveryStatus::Pending));
     assert_eq!(admin.skip(&pending).await.unwrap(), 0);
@@ -317,7 +350,10 @@ async fn changed_settings_take_effect_without_a_restart_and_are_checked_as_a_who
     until("dead", async || status(&admin, ids[0], "s").await == Some(EventStatus::Dead)).await;
     assert!(changed.elapsed() < Duration::from_secs(5));
     let now = admin.subscription("s").await.unwrap();
-    assert_eq!((now.settings.max_attempts, now.overridden.as_slice()), (3, ["max_attempts".to_owned()].as_slice()));
+    assert_eq!(
+        (now.settings.max_attempts, now.overridden.as_slice()),
+        (3, ["max_attempts".to_owned()].as_slice())
+    );
     admin.change_settings("s", SettingsChange::new(|s| s.batch_size = Some(7))).await.unwrap();
     assert_eq!(admin.subscription("s").await.unwrap().settings.max_attempts, 3, "the other override stays");
     admin.reset_settings("s").await.unwrap();
@@ -365,14 +401,21 @@ async fn the_operational_queries_run_on_the_view() {
         enqueue(&db, vec![NewEvent::bytes("orders", vec![0xff]).content_type("application/json")]).await;
         let troubled = "select subscription || ' ' || key from posthaste.event_status
             where status in ('pending', 'dead') and attempts > 0 order by next_attempt_at, subscription";
-        assert_eq!(seen(&db, troubled).await, ["s-batch bad", "s-event bad", "s-batch later", "s-event later"]);
+        assert_eq!(
+            seen(&db, troubled).await,
+            ["s-batch bad", "s-event bad", "s-batch later", "s-event later"]
+        );
         let due = "select key from posthaste.event_status
             where status = 'pending' and attempts > 0 and next_attempt_at <= now()";
         assert!(seen(&db, due).await.is_empty());
         run(&db, "update posthaste.deliveries set next_attempt_at = now() - interval '1 second'").await;
         assert_eq!(seen(&db, due).await, ["later", "later"]);
-        assert!(!seen(&db, "select payload from posthaste.event_status").await.is_empty(), "odd bytes do not break it");
-        let counted = "select status || ' ' || count(*) from posthaste.event_status group by status order by status";
+        assert!(
+            !seen(&db, "select payload from posthaste.event_status").await.is_empty(),
+            "odd bytes do not break it"
+        );
+        let counted =
+            "select status || ' ' || count(*) from posthaste.event_status group by status order by status";
         assert_eq!(seen(&db, counted).await, ["dead 2", "delivered 2", "pending 4"]);
     }
 }
@@ -422,9 +465,8 @@ async fn questions_about_the_undelivered_do_not_walk_over_the_delivered() {
     assert!(claims.claim(1).await.unwrap().is_empty());
     run(&db, "analyze").await;
     let walked = async |condition: &str| {
-        let sql = format!(
-            "explain (analyze, format json) select * from posthaste.event_status where {condition}"
-        );
+        let sql =
+            format!("explain (analyze, format json) select * from posthaste.event_status where {condition}");
         let plan: serde_json::Value =
             sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&db.pool).await.unwrap();
         rows_of_events(&plan[0]["Plan"])
@@ -446,7 +488,9 @@ fn rows_of_events(plan: &serde_json::Value) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or(0.0);
     let own = match plan["Relation Name"] == "events" {
         true => {
-            let rows = number("Actual Rows") + number("Rows Removed by Filter") + number("Rows Removed by Index Recheck");
+            let rows = number("Actual Rows")
+                + number("Rows Removed by Filter")
+                + number("Rows Removed by Index Recheck");
             rows * number("Actual Loops")
         }
         false => 0.0,

@@ -82,7 +82,11 @@ async fn a_rebase_in_the_middle_of_windows_batches_and_deliveries_loses_and_repe
     for claimed in half.claim(5).await.unwrap() {
         half.settle(claimed, Outcome::Delivered).await.unwrap();
     }
-    assert_eq!(scalar(&db, "select count(*) from posthaste.progress where hi is not null").await, 1, "a window is open");
+    assert_eq!(
+        scalar(&db, "select count(*) from posthaste.progress where hi is not null").await,
+        1,
+        "a window is open"
+    );
     early.commit().await.unwrap();
     restored_elsewhere(&db).await;
     enqueue(&db, vec![event("k0", "n10")]).await;

@@ -33,7 +33,10 @@ async fn a_replay_delivers_everything_from_its_place_again_and_nothing_below() {
         worker.stop().await;
         let texts = ledger.texts();
         assert_eq!(texts.len(), 16, "{order:?}: {texts:?}");
-        assert!(ids.len() == 10 && (1..=6).all(|n| count(&texts, &format!("k{n:03}")) == 1), "{order:?}: {texts:?}");
+        assert!(
+            ids.len() == 10 && (1..=6).all(|n| count(&texts, &format!("k{n:03}")) == 1),
+            "{order:?}: {texts:?}"
+        );
         assert!((7..=10).all(|n| count(&texts, &format!("k{n:03}")) == 2), "{order:?}: {texts:?}");
         assert!((11..=12).all(|n| count(&texts, &format!("k{n:03}")) == 1), "{order:?}: {texts:?}");
         if order != Order::None {
@@ -79,7 +82,11 @@ async fn a_transaction_that_began_within_an_open_window_is_not_lost_by_a_replay(
     for claimed in claims.claim(10).await.unwrap() {
         claims.settle(claimed, Outcome::Delivered).await.unwrap();
     }
-    assert_eq!(scalar(&db, "select count(*) from posthaste.progress where hi is not null").await, 1, "a window is open");
+    assert_eq!(
+        scalar(&db, "select count(*) from posthaste.progress where hi is not null").await,
+        1,
+        "a window is open"
+    );
     admin.replay("s", ReplayFrom::Event(ids[3])).await.unwrap();
     late.commit().await.unwrap();
     let texts = drain(&mut claims).await;
@@ -182,7 +189,8 @@ async fn a_replay_while_lanes_are_split_reaches_every_key() {
     admin.replay("s", ReplayFrom::Event(first[0])).await.unwrap();
     run(&db, "delete from posthaste.deliveries").await;
     let ledger = Ledger::default();
-    let worker = accepting(&db, quick("s").lanes(3).settings(|s| s.lease = Duration::from_secs(2)), &ledger).await;
+    let worker =
+        accepting(&db, quick("s").lanes(3).settings(|s| s.lease = Duration::from_secs(2)), &ledger).await;
     until("all done", async || admin.subscription("s").await.unwrap().lag.is_zero()).await;
     worker.stop().await;
     let texts = ledger.texts();

@@ -12,7 +12,8 @@ use posthaste_testkit::TestDatabase;
 const ALL: Duration = Duration::ZERO;
 
 async fn retain(db: &TestDatabase) -> RetentionReport {
-    let policy = RetentionPolicy::new(|p| (p.events_older_than, p.journal_older_than, p.chunk) = (ALL, ALL, 3));
+    let policy =
+        RetentionPolicy::new(|p| (p.events_older_than, p.journal_older_than, p.chunk) = (ALL, ALL, 3));
     db.posthaste.admin().retain(&policy).await.unwrap()
 }
 
@@ -29,7 +30,11 @@ async fn delivered_events_go_and_young_ones_stay() {
     let mut claims = db.posthaste.claims(&quick("s")).await.unwrap();
     enqueue_numbered(&db, "k", 1..=10).await;
     drain(&mut claims).await;
-    assert_eq!(db.posthaste.admin().retain(&RetentionPolicy::default()).await.unwrap().events, 0, "all are young");
+    assert_eq!(
+        db.posthaste.admin().retain(&RetentionPolicy::default()).await.unwrap().events,
+        0,
+        "all are young"
+    );
     let report = retain(&db).await;
     assert_eq!((report.events, report.held_back), (10, vec![]));
     assert_eq!(scalar(&db, "select retained_to from posthaste.meta").await, 10);
@@ -97,7 +102,11 @@ async fn dead_letters_and_retries_keep_their_event_and_hold_nothing_else() {
     let [found] = report.held_back.as_slice() else { panic!("{:?}", report.held_back) };
     assert_eq!(found.to_string(), "`s` has 1 dead letters and 1 waiting deliveries");
     assert_eq!(format!("{found:?}"), format!("{held:?}"));
-    assert_eq!(scalar(&db, "select retained_to from posthaste.meta").await, 1, "the dead letter is looked at again");
+    assert_eq!(
+        scalar(&db, "select retained_to from posthaste.meta").await,
+        1,
+        "the dead letter is looked at again"
+    );
     db.posthaste.admin().skip(&posthaste::admin::DeliveryQuery::all("s")).await.unwrap();
     assert_eq!(retain(&db).await.events, 2);
 }
@@ -111,7 +120,11 @@ async fn an_old_seq_that_commits_late_is_delivered_and_then_removed() {
     enqueue_numbered(&db, "k", 1..=5).await;
     drain(&mut claims).await;
     assert_eq!(retain(&db).await.events, 5);
-    assert_eq!(scalar(&db, "select retained_to from posthaste.meta").await, 0, "seq 1 may still be committed");
+    assert_eq!(
+        scalar(&db, "select retained_to from posthaste.meta").await,
+        0,
+        "seq 1 may still be committed"
+    );
     late.commit().await.unwrap();
     assert_eq!(retain(&db).await.events, 0, "it was not delivered yet");
     assert_eq!(drain(&mut claims).await, ["late"]);

@@ -28,7 +28,11 @@ pub async fn enqueue(db: &TestDatabase, events: Vec<NewEvent>) -> Vec<EventId> {
 }
 
 /// `1` to `n` of a key, in one transaction each.
-pub async fn enqueue_numbered(db: &TestDatabase, key: &str, numbers: std::ops::RangeInclusive<u32>) -> Vec<EventId> {
+pub async fn enqueue_numbered(
+    db: &TestDatabase,
+    key: &str,
+    numbers: std::ops::RangeInclusive<u32>,
+) -> Vec<EventId> {
     let mut ids = Vec::new();
     for number in numbers {
         ids.extend(enqueue(db, vec![event(key, &format!("{key}{number:03}"))]).await);
@@ -59,11 +63,17 @@ pub async fn rejecting(db: &TestDatabase, subscription: Subscription, ledger: &L
     db.posthaste.handler(subscription, handler).start().await.unwrap()
 }
 
-/// Claims by hand until nothing comes, settling by the body: `bad` is dead, `later` is retried, the rest is delivered.
+/// Claims by hand, one by one, until nothing comes, settling by the body: `bad` is dead, `later` is retried, the rest
+/// is delivered.
 pub async fn drain(claims: &mut Claims) -> Vec<String> {
+    drain_pages(claims, 1).await
+}
+
+/// The same in pages: events of one key may then come together.
+pub async fn drain_pages(claims: &mut Claims, size: u32) -> Vec<String> {
     let mut delivered = Vec::new();
     loop {
-        let page = claims.claim(100).await.unwrap();
+        let page = claims.claim(size).await.unwrap();
         if page.is_empty() {
             return delivered;
         }
