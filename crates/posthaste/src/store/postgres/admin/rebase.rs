@@ -89,7 +89,10 @@ impl PgStore {
             // Late ones below that are deliveries now: the search for them would begin where it ends.
             let steps = vec![(0, seen_to)];
             let moved = Mark { steps, replay_from: Some(seen_to + 1), ..here.clone() };
-            self.move_lane(tx, reader, position, &moved).await?;
+            if !self.move_lane(tx, reader, position, &moved).await? {
+                let problem = format!("`{}` is being worked on; stop its workers first", reader.name);
+                return Err(Error::invalid_setting("rebase", problem));
+            }
             report.lanes += 1;
         }
         let generation = positions.first().map_or(1, |position| position.lane.generation);

@@ -23,6 +23,16 @@ const DOING: &str = "replay";
 impl PgStore {
     pub(super) async fn read_again(&self, name: &str, from: ReplayFrom, who: &str) -> Result<i64> {
         self.check_database().await?;
+        // In order `none` claimers hold no lane: one that claims meanwhile is faster, and everything is read anew.
+        loop {
+            if let Some(seq) = self.try_to_read_again(name, from, who).await? {
+                return Ok(seq);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn try_to_read_again(&self, name: &str, from: ReplayFrom, who: &str) -> Result<Option<i64>> {
         let reader = self.load_reader(name).await?;
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
         self.lock_meta(&mut tx).await?;
@@ -30,7 +40,9 @@ impl PgStore {
         self.lock_lanes(&mut tx, &reader).await?;
         let seq = self.replay_place(&mut tx, from).await?;
         for position in self.take_back(&mut tx, &reader).await? {
-            self.move_lane(&mut tx, &reader, &position, &position.rewound(seq)).await?;
+            if !self.move_lane(&mut tx, &reader, &position, &position.rewound(seq)).await? {
+                return Ok(None);
+            }
         }
         sqlx::query(self.sql.admin_move_start.clone())
             .bind(reader.id)
@@ -40,7 +52,7 @@ impl PgStore {
             .map_err(Error::database(DOING))?;
         self.record(&mut tx, who, "replay", Some(name), json!({ "from_seq": seq })).await?;
         tx.commit().await.map_err(Error::database(DOING))?;
-        Ok(seq)
+        Ok(Some(seq))
     }
 
     async fn replay_place(&self, tx: &mut PgConnection, from: ReplayFrom) -> Result<i64> {
@@ -53,8 +65,9 @@ impl PgStore {
 
     /// Takes every lane back from its owner, unfinished batches included, and says where each then stands.
     pub(super) async fn take_back(&self, tx: &mut PgConnection, reader: &Reader) -> Result<Vec<Position>> {
-        let open = self.open_batches(tx, reader).await?;
+        // In this order: a batch that is claimed after the positions were read makes move_lane fail, so none is missed.
         let mut positions = self.positions(tx, reader).await?;
+        let open = self.open_batches(tx, reader).await?;
         match reader.order {
             // Batches are settled side by side: each becomes deliveries, so that what is done is not done again.
             Order::None => self.materialise(tx, reader, &open).await?,
@@ -112,16 +125,16 @@ impl PgStore {
         Ok(())
     }
 
-    /// Makes a mark the lane's progress.
+    /// Makes a mark the lane's progress. `false`: somebody claimed meanwhile; roll back and start over.
     pub(super) async fn move_lane(
         &self,
         tx: &mut PgConnection,
         reader: &Reader,
         position: &Position,
         mark: &Mark,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mark = self.store_mark(tx, mark).await?;
-        sqlx::query(self.sql.admin_move_lane.clone())
+        let moved = sqlx::query(self.sql.admin_move_lane.clone())
             .bind(reader.id)
             .bind(position.lane.generation)
             .bind(position.lane.number)
@@ -129,7 +142,7 @@ impl PgStore {
             .bind(mark)
             .execute(tx)
             .await
-            .map(|_| ())
-            .map_err(Error::database(DOING))
+            .map_err(Error::database(DOING))?;
+        Ok(moved.rows_affected() == 1)
     }
 }

@@ -4,3 +4,4 @@ insert into {schema}.batches (subscription, generation, lane, number, lo, hi, se
   filter_version, finished_at)
 select $1, $2, $3, $4, $5, $5, 0, 0, 0, true, s.filter_version, clock_timestamp()
 from {schema}.subscriptions s where s.id = $1
+on conflict do nothing
