@@ -7,8 +7,13 @@ use std::time::Duration;
 
 use admin_common::*;
 use posthaste::admin::{EventStatus, ReplayFrom};
-use posthaste::{ClaimBy, Event, Order, Outcome, Start};
+use posthaste::{ClaimBy, Event, Order, Outcome, Start, Subscription};
 use posthaste_testkit::{Ledger, TestDatabase};
+
+/// A short lease: a worker that stopped counts as alive until its lease has run out, and keeps its share of the lanes.
+fn of_lanes(lanes: u16) -> Subscription {
+    quick("s").lanes(lanes).settings(|s| s.lease = Duration::from_secs(1))
+}
 
 fn count(texts: &[String], text: &str) -> usize {
     texts.iter().filter(|t| *t == text).count()
@@ -124,8 +129,8 @@ async fn a_replay_while_a_worker_is_in_the_middle_loses_nothing() {
         let texts = ledger.texts();
         for n in 1..=30 {
             let times = count(&texts, &format!("k{n:03}"));
-            assert!(times >= if n >= 5 { 1 } else { 1 }, "{order:?}: {n} was lost");
-            assert!(n >= 5 || times == 1 || order != Order::None, "{order:?}: {n} came {times} times");
+            assert!(times >= 1, "{order:?}: {n} was lost");
+            assert!(n >= 5 || times == 1, "{order:?}: {n} lies below the place and came {times} times");
         }
         assert!((5..=10).all(|n| count(&texts, &format!("k{n:03}")) >= 2), "{order:?}: replayed: {texts:?}");
         if order == Order::Strict {
@@ -145,6 +150,7 @@ async fn events_that_have_a_delivery_are_left_to_it() {
     assert_eq!(drain(&mut claims).await, ["c1"]);
     admin.replay("s", ReplayFrom::Beginning).await.unwrap();
     assert_eq!(status(&admin, ids[2], "s").await, Some(EventStatus::Pending));
+    assert_eq!(admin.subscription("s").await.unwrap().lag.exact(), Some(2), "nothing is counted twice");
     assert_eq!(drain(&mut claims).await, ["c1"]);
     let dead = state(&admin, ids[0], "s").await.unwrap();
     assert_eq!((dead.status, dead.attempts), (EventStatus::Dead, 1), "it was not tried again");
@@ -178,19 +184,18 @@ async fn a_replay_while_lanes_are_split_reaches_every_key() {
     let ledger = Ledger::default();
     let keys: Vec<String> = (0..12).map(|n| format!("k{n}")).collect();
     let of = |round: u32| keys.iter().map(|key| event(key, &format!("{key}-{round}"))).collect::<Vec<_>>();
-    let worker = accepting(&db, quick("s").lanes(2), &ledger).await;
+    let worker = accepting(&db, of_lanes(2), &ledger).await;
     let first = enqueue(&db, of(1)).await;
     ledger.wait_for(12).await;
     worker.stop().await;
     // Split while nobody works, so that the old lanes are not at their end yet; then one of them comes there.
-    let mut claims = db.posthaste.claims(&quick("s").lanes(3)).await.unwrap();
+    let mut claims = db.posthaste.claims(&of_lanes(3)).await.unwrap();
     enqueue(&db, of(2)).await;
     drop(claims.claim(1).await.unwrap());
     admin.replay("s", ReplayFrom::Event(first[0])).await.unwrap();
     run(&db, "delete from posthaste.deliveries").await;
     let ledger = Ledger::default();
-    let worker =
-        accepting(&db, quick("s").lanes(3).settings(|s| s.lease = Duration::from_secs(2)), &ledger).await;
+    let worker = accepting(&db, of_lanes(3), &ledger).await;
     until("all done", async || admin.subscription("s").await.unwrap().lag.is_zero()).await;
     worker.stop().await;
     let texts = ledger.texts();

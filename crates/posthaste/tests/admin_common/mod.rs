@@ -8,11 +8,11 @@ use posthaste::admin::{EventState, EventStatus};
 use posthaste::{Admin, Claims, Enqueued, Event, EventId, NewEvent, Outcome, Subscription, Worker};
 use posthaste_testkit::{Ledger, TestDatabase};
 
-pub fn event(key: &str, body: &str) -> NewEvent {
+pub(crate) fn event(key: &str, body: &str) -> NewEvent {
     NewEvent::bytes("orders", body.as_bytes().to_vec()).key(key)
 }
 
-pub fn quick(name: &str) -> Subscription {
+pub(crate) fn quick(name: &str) -> Subscription {
     Subscription::new(name).unwrap().settings(|s| {
         s.base_delay = Duration::from_millis(20);
         s.max_delay = Duration::from_millis(100);
@@ -20,7 +20,7 @@ pub fn quick(name: &str) -> Subscription {
     })
 }
 
-pub async fn enqueue(db: &TestDatabase, events: Vec<NewEvent>) -> Vec<EventId> {
+pub(crate) async fn enqueue(db: &TestDatabase, events: Vec<NewEvent>) -> Vec<EventId> {
     let mut tx = db.pool.begin().await.unwrap();
     let enqueued: Vec<Enqueued> = db.posthaste.enqueue_many(&mut tx, events).await.unwrap();
     tx.commit().await.unwrap();
@@ -28,7 +28,7 @@ pub async fn enqueue(db: &TestDatabase, events: Vec<NewEvent>) -> Vec<EventId> {
 }
 
 /// `1` to `n` of a key, in one transaction each.
-pub async fn enqueue_numbered(
+pub(crate) async fn enqueue_numbered(
     db: &TestDatabase,
     key: &str,
     numbers: std::ops::RangeInclusive<u32>,
@@ -41,7 +41,7 @@ pub async fn enqueue_numbered(
 }
 
 /// A worker that accepts everything.
-pub async fn accepting(db: &TestDatabase, subscription: Subscription, ledger: &Ledger) -> Worker {
+pub(crate) async fn accepting(db: &TestDatabase, subscription: Subscription, ledger: &Ledger) -> Worker {
     let accept = ledger.clone();
     let handler = move |event: Arc<Event>| {
         accept.accept(&event);
@@ -51,7 +51,7 @@ pub async fn accepting(db: &TestDatabase, subscription: Subscription, ledger: &L
 }
 
 /// A worker for which events whose body contains `bad` are dead at once.
-pub async fn rejecting(db: &TestDatabase, subscription: Subscription, ledger: &Ledger) -> Worker {
+pub(crate) async fn rejecting(db: &TestDatabase, subscription: Subscription, ledger: &Ledger) -> Worker {
     let accept = ledger.clone();
     let handler = move |event: Arc<Event>| {
         let bad = event.text().is_some_and(|text| text.contains("bad"));
@@ -63,17 +63,12 @@ pub async fn rejecting(db: &TestDatabase, subscription: Subscription, ledger: &L
     db.posthaste.handler(subscription, handler).start().await.unwrap()
 }
 
-/// Claims by hand, one by one, until nothing comes, settling by the body: `bad` is dead, `later` is retried, the rest
-/// is delivered.
-pub async fn drain(claims: &mut Claims) -> Vec<String> {
-    drain_pages(claims, 1).await
-}
-
-/// The same in pages: events of one key may then come together.
-pub async fn drain_pages(claims: &mut Claims, size: u32) -> Vec<String> {
+/// Claims by hand until nothing comes, settling by the body: `bad` is dead, `later` is retried, the rest is delivered.
+/// One by one, because events of one key may come together in a page.
+pub(crate) async fn drain(claims: &mut Claims) -> Vec<String> {
     let mut delivered = Vec::new();
     loop {
-        let page = claims.claim(size).await.unwrap();
+        let page = claims.claim(1).await.unwrap();
         if page.is_empty() {
             return delivered;
         }
@@ -92,17 +87,17 @@ pub async fn drain_pages(claims: &mut Claims, size: u32) -> Vec<String> {
     }
 }
 
-pub async fn state(admin: &Admin, id: EventId, subscription: &str) -> Option<EventState> {
+pub(crate) async fn state(admin: &Admin, id: EventId, subscription: &str) -> Option<EventState> {
     let detail = admin.event(id).await.unwrap();
     detail.states.into_iter().find(|state| state.subscription == subscription)
 }
 
-pub async fn status(admin: &Admin, id: EventId, subscription: &str) -> Option<EventStatus> {
+pub(crate) async fn status(admin: &Admin, id: EventId, subscription: &str) -> Option<EventStatus> {
     state(admin, id, subscription).await.map(|state| state.status)
 }
 
 /// Waits for a fact.
-pub async fn until(what: &str, mut fact: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut fact: impl AsyncFnMut() -> bool) {
     for _ in 0..2_000 {
         if fact().await {
             return;
@@ -112,10 +107,10 @@ pub async fn until(what: &str, mut fact: impl AsyncFnMut() -> bool) {
     panic!("{what}: not within 20 s");
 }
 
-pub async fn scalar(db: &TestDatabase, sql: &'static str) -> i64 {
+pub(crate) async fn scalar(db: &TestDatabase, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(&db.pool).await.unwrap()
 }
 
-pub async fn run(db: &TestDatabase, sql: &'static str) -> u64 {
+pub(crate) async fn run(db: &TestDatabase, sql: &'static str) -> u64 {
     sqlx::query(sql).execute(&db.pool).await.unwrap().rows_affected()
 }
