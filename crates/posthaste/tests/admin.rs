@@ -469,7 +469,13 @@ async fn questions_about_the_undelivered_do_not_walk_over_the_delivered() {
         drop(page);
         run(&db, "delete from posthaste.deliveries").await;
     }
-    assert!(claims.claim(1).await.unwrap().is_empty());
+    // Transactions of other tests that were open when the mark was taken lie anywhere: a mark without them is needed.
+    until("a mark that nothing reaches below", async || {
+        enqueue(&db, vec![event("k", "x")]).await;
+        drain(&mut claims).await;
+        scalar(&db, "select min(unseen_after) from posthaste.positions").await >= 20_000
+    })
+    .await;
     run(&db, "analyze").await;
     let walked = async |condition: &str| {
         let sql =

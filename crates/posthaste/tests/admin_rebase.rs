@@ -1,6 +1,7 @@
 //! Rebase on PostgreSQL. A restore into another cluster is simulated: every transaction id that is stored is shifted, so
 //! that this cluster's ids are small and new, and another system identifier is recorded.
 
+#[expect(dead_code, reason = "shared by several test programs; this one uses its part")]
 mod admin_common;
 
 use admin_common::*;

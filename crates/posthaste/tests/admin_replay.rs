@@ -1,5 +1,6 @@
 //! Replay on PostgreSQL: everything from a place on again, nothing below it, and what was never read exactly once.
 
+#[expect(dead_code, reason = "shared by several test programs; this one uses its part")]
 mod admin_common;
 
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! What the admin tests share.
-#![expect(dead_code, reason = "each test program uses its part")]
 
 use std::sync::Arc;
 use std::time::Duration;
