@@ -1,7 +1,6 @@
 //! Claims: lanes and pages, each under a new token.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
@@ -19,10 +18,6 @@ use super::read::{Page, PgCursor};
 use super::{PgStore, duration_of, micros};
 
 const DOING: &str = "claim";
-
-/// A remembered place is read again after this long. A fail-over that happened while nothing was claimed shows no error:
-/// the pool just connects anew, to a server on which the last marks may never have existed.
-const TRUST_CURSOR: Duration = Duration::from_secs(2);
 
 /// A lane that wants nothing of what was enqueued still moves its mark after this many events...
 const ADVANCE_EVENTS: i64 = 1_000;
@@ -88,7 +83,7 @@ impl PgStore {
     }
 
     /// Reads the events of a claimed page again: the window, the page and the filter's version name them exactly.
-    async fn reread_batch(
+    pub(super) async fn reread_batch(
         &self,
         conn: &mut PgConnection,
         reader: &Reader,
@@ -174,18 +169,18 @@ impl PgStore {
         let known = std::mem::take(cursor);
         let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
         let mut place = match known {
-            Cursor::Postgres(place) if place.confirmed.elapsed() < TRUST_CURSOR => place,
+            Cursor::Postgres(place) => place,
             _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
         };
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
             return self.close_lane(&mut conn, reader, lane, owner).await;
         }
         if place.hi.is_none() && !self.open_window(&mut conn, lane, &mut place).await? {
-            // The moment to notice that the filter or the lanes were changed: an idle lane claims nothing that would.
-            let now = Box::new(self.load_cursor(&mut conn, reader, lane).await?);
-            let changed = (now.stop, now.filter_version) != (place.stop, place.filter_version);
-            *cursor = Cursor::Postgres(now);
-            return Ok(if changed { Fresh::Again } else { Fresh::Nothing });
+            let standing = self.where_it_stands(&mut conn, reader, lane, owner, &place).await?;
+            if matches!(standing, Fresh::Nothing) {
+                *cursor = Cursor::Postgres(place);
+            }
+            return Ok(standing);
         }
         let claim = Claim { reader, lane, owner, holder };
         let fresh = self.claim_next_page(&mut conn, &claim, &mut place).await?;
@@ -199,6 +194,36 @@ impl PgStore {
             Some(owner) if !self.still_owned(&mut conn, reader, lane, owner).await? => Ok(Fresh::LaneLost),
             _ => Ok(Fresh::Again),
         }
+    }
+
+    /// Nothing lies beyond the remembered place. Is it still the lane's? An idle claimer would notice neither a replay nor
+    /// a changed filter, nor a fail-over: then the pool just connects anew, to a server on which the last marks may never
+    /// have existed.
+    async fn where_it_stands(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+        place: &PgCursor,
+    ) -> Result<Fresh> {
+        let row = sqlx::query(self.sql.lane_stands.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(owner.map(|token| token.0))
+            .bind(place.number)
+            .bind(place.inserted_at)
+            .bind(place.stop)
+            .bind(place.filter_version)
+            .fetch_optional(conn)
+            .await
+            .map_err(Error::database(DOING))?;
+        Ok(match row {
+            Some(row) if row.get("owned") && row.get("same") => Fresh::Nothing,
+            Some(row) if row.get("owned") => Fresh::Again,
+            _ => Fresh::LaneLost,
+        })
     }
 
     /// Fixes the end of the next window, if there is a reason to open one. Looks first: an idle poll writes nothing.
@@ -400,7 +425,6 @@ fn advance(place: &mut PgCursor, mut hi: Mark, inserted: &Inserted, page: &Page)
     hi.id = inserted.hi;
     place.number += 1;
     place.inserted_at = Some(inserted.at);
-    place.confirmed = Instant::now();
     place.late_exhausted |= page.late_exhausted;
     if page.closes_window {
         place.lo = hi;

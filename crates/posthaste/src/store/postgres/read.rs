@@ -23,8 +23,6 @@ pub(crate) struct PgCursor {
     pub(super) number: i64,
     /// When that batch was inserted: tells it from one of the same number on another timeline.
     pub(super) inserted_at: Option<DateTime<Utc>>,
-    /// When this was last known to be what the database says.
-    pub(super) confirmed: std::time::Instant,
     pub(super) lo: Mark,
     /// The open window's end, if one is open, and how far it was claimed.
     pub(super) hi: Option<Mark>,
@@ -112,7 +110,6 @@ impl PgStore {
         Ok(PgCursor {
             number: row.get("number"),
             inserted_at: row.get("inserted_at"),
-            confirmed: std::time::Instant::now(),
             lo: mark_of(&row, "lo_")?,
             hi: open.then(|| mark_of(&row, "hi_")).transpose()?,
             pos: row.get("pos"),
@@ -247,10 +244,15 @@ fn cut(mut rows: Rows, limit: i64, late_exhausted: bool) -> Page {
     Page { events: rows.events, closes_window, late_exhausted }
 }
 
-type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
+pub(super) type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
 
 /// Binds $1 to $7: the subscription and what fragments/wanted.sql needs.
-fn bind_wanted<'q>(query: PgQuery<'q>, subscription: i64, filter: &Filter, lane: Lane) -> PgQuery<'q> {
+pub(super) fn bind_wanted<'q>(
+    query: PgQuery<'q>,
+    subscription: i64,
+    filter: &Filter,
+    lane: Lane,
+) -> PgQuery<'q> {
     query
         .bind(subscription)
         .bind(listed(&filter.namespaces))
@@ -265,7 +267,7 @@ fn texts(xids: &[u64]) -> Vec<String> {
     xids.iter().map(u64::to_string).collect()
 }
 
-fn bigints(xids: &[u64]) -> Vec<i64> {
+pub(super) fn bigints(xids: &[u64]) -> Vec<i64> {
     xids.iter().map(|xid| i64::try_from(*xid).unwrap_or(i64::MAX)).collect()
 }
 
@@ -273,7 +275,7 @@ fn parse_xid(text: &str) -> Result<u64> {
     text.parse().map_err(|_| Error::Corrupt(format!("`{text}` is not a transaction id")))
 }
 
-fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {
+pub(super) fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {
     let column = |name: &str| format!("{prefix}{name}");
     Ok(Mark {
         id: row.get(column("id").as_str()),
