@@ -148,6 +148,8 @@ pub(crate) trait Store: Debug + Send + Sync {
     async fn release_lane(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()>;
     /// Says that this worker is alive; returns how many are.
     async fn announce_worker(&self, reader: &Reader, holder: &Holder) -> Result<u32>;
+    /// Says that this worker has stopped, so that the others share its lanes at once.
+    async fn dismiss_worker(&self, reader: &Reader, holder: &Holder) -> Result<()>;
 
     /// How long until a delivery is due or a lease may have run out.
     async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>>;

@@ -303,6 +303,11 @@ async fn run_lanes(context: &Arc<Context>, stop: &CancellationToken) {
         }
     }
     lanes.join_all().await;
+    if announced.is_some()
+        && let Err(error) = context.store.dismiss_worker(&context.reader(), &context.holder()).await
+    {
+        context.trouble(&error);
+    }
 }
 
 /// How many lanes this worker should own: all of them divided by who is alive, rounded up.

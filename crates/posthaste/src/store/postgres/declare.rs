@@ -62,7 +62,16 @@ impl PgStore {
             let mark = self.store_mark(&mut tx, &start).await?;
             self.open_generation(&mut tx, id, 1, i32::from(subscription.lanes), mark).await?;
             self.store_filter(&mut tx, id, 1, &subscription.filter).await?;
-        } else if self.load_filter(&mut tx, id, version).await? != subscription.filter {
+        } else if subscription.order != Order::Key {
+            sqlx::query(self.sql.release_parked.clone())
+                .bind(id)
+                .execute(&mut *tx)
+                .await
+                .map_err(Error::database(DOING))?;
+        }
+        if !row.get::<bool, _>("created")
+            && self.load_filter(&mut tx, id, version).await? != subscription.filter
+        {
             self.store_filter(&mut tx, id, version + 1, &subscription.filter).await?;
         }
         tx.commit().await.map_err(Error::database(DOING))

@@ -127,6 +127,7 @@ impl PgStore {
             .bind(changes.iter().map(|c| micros(c.delay)).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.error).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.outcome).collect::<Vec<_>>())
+            .bind(reader.dead_blocks())
             .fetch_all(tx)
             .await
             .map_err(Error::database("settle deliveries"))

@@ -161,6 +161,10 @@ impl Store for PgStore {
         self.say_alive(reader, holder).await
     }
 
+    async fn dismiss_worker(&self, reader: &Reader, holder: &Holder) -> Result<()> {
+        self.say_goodbye(reader, holder).await
+    }
+
     async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>> {
         self.time_to_next_due(reader).await
     }

@@ -126,6 +126,16 @@ impl PgStore {
             .map_err(Error::database("release a lane"))
     }
 
+    pub(crate) async fn say_goodbye(&self, reader: &Reader, holder: &Holder) -> Result<()> {
+        sqlx::query(self.sql.dismiss_worker.clone())
+            .bind(reader.id)
+            .bind(holder.worker.as_str())
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("dismiss a worker"))
+    }
+
     pub(crate) async fn say_alive(&self, reader: &Reader, holder: &Holder) -> Result<u32> {
         let alive: i64 = sqlx::query_scalar(self.sql.announce_worker.clone())
             .bind(reader.id)

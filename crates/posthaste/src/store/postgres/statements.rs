@@ -73,6 +73,8 @@ catalogue! {
     promote_keys = "promote_keys.sql",
     renew = "renew.sql",
     announce_worker = "announce_worker.sql",
+    dismiss_worker = "dismiss_worker.sql",
+    release_parked = "release_parked.sql",
     next_due = "next_due.sql",
     put_up_sign = "put_up_sign.sql",
     ring = "ring.sql",

@@ -80,6 +80,10 @@ async fn update(conn: &mut SqliteConnection, subscription: &Subscription, known:
         .await
         .map_err(Error::database(DOING))?;
     let (id, version): (i64, i32) = (known.get("id"), known.get("filter_version"));
+    if subscription.order != Order::Key {
+        let release = sqlx::query(SQL.release_parked.clone()).bind(id);
+        release.execute(&mut *conn).await.map_err(Error::database(DOING))?;
+    }
     let wanted = StoredFilter::of(&subscription.filter)?;
     if load_filter(conn, id, version).await? != wanted {
         store_filter(conn, id, version + 1, &wanted).await?;

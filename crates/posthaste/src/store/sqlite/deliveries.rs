@@ -135,7 +135,7 @@ async fn update_others(
     settlements: &[DeliverySettlement],
 ) -> Result<Vec<SqliteRow>> {
     let changes: Vec<Value> =
-        settlements.iter().filter_map(Change::of).map(|change| change_json(&change)).collect();
+        settlements.iter().filter_map(Change::of).map(|change| change_json(&change, reader)).collect();
     write_list(tx, SQL.update_deliveries.clone(), reader, &changes).await
 }
 
@@ -237,7 +237,7 @@ fn row_json(row: &DeliveryRow) -> Value {
 }
 
 /// A change in the terms of update_deliveries.sql.
-fn change_json(change: &Change<'_>) -> Value {
+fn change_json(change: &Change<'_>, reader: &Reader) -> Value {
     object!({
         "seq": change.seq,
         "token": change.token.0,
@@ -247,5 +247,6 @@ fn change_json(change: &Change<'_>) -> Value {
         "delay": micros(change.delay),
         "error": change.error,
         "outcome": change.outcome,
+        "dead_blocks": reader.dead_blocks(),
     })
 }

@@ -160,6 +160,10 @@ impl Store for SqliteStore {
         patiently!(self.say_alive(reader, holder))
     }
 
+    async fn dismiss_worker(&self, reader: &Reader, holder: &Holder) -> Result<()> {
+        patiently!(self.say_goodbye(reader, holder))
+    }
+
     async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>> {
         patiently!(self.time_to_next_due(reader))
     }

@@ -107,6 +107,18 @@ impl SqliteStore {
         tx.commit(doing).await
     }
 
+    pub(crate) async fn say_goodbye(&self, reader: &Reader, holder: &Holder) -> Result<()> {
+        let doing = "dismiss a worker";
+        let mut tx = self.begin(doing).await?;
+        sqlx::query(SQL.dismiss_worker.clone())
+            .bind(reader.id)
+            .bind(holder.worker.as_str())
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        tx.commit(doing).await
+    }
+
     pub(crate) async fn say_alive(&self, reader: &Reader, holder: &Holder) -> Result<u32> {
         let doing = "announce a worker";
         let mut tx = self.begin(doing).await?;

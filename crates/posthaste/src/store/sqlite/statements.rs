@@ -74,6 +74,8 @@ catalogue! {
     announce_worker = "announce_worker.sql",
     forget_workers = "forget_workers.sql",
     count_workers = "count_workers.sql",
+    dismiss_worker = "dismiss_worker.sql",
+    release_parked = "release_parked.sql",
     next_due = "next_due.sql",
 }
 

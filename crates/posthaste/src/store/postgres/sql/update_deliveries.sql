@@ -1,6 +1,11 @@
--- Retry, dead, parked or given back, if the token is still the holder's. Keeps the last 20 lines of history. Primary key.
+-- Retry, dead, parked or given back, if the token is still the holder's; whatever waits again waits behind the earlier
+-- events of its key. Keeps the last 20 lines of history. Primary key, deliveries_key.
 update {schema}.deliveries d
-set status = i.status, parked = i.parked, token = null, locked_by = null, locked_until = null,
+set status = i.status, token = null, locked_by = null, locked_until = null,
+  parked = i.parked or (i.status = 'pending' and d.key is not null and exists (
+    select 1 from {schema}.deliveries h
+    where h.subscription = $1 and h.key = d.key and h.seq < d.seq and (h.status <> 'dead' or $10)
+  )),
   attempts = case when i.give_back then greatest(d.attempts - 1, 0) else d.attempts end,
   next_attempt_at = clock_timestamp() + i.delay * interval '1 microsecond', updated_at = clock_timestamp(),
   last_error = coalesce(i.error, d.last_error),
