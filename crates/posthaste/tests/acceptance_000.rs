@@ -104,7 +104,7 @@ async fn one_listener_fails_and_the_other_continues() {
     for db in databases().await {
         let (broken, healthy) = (Script::new(|_, _| Outcome::retry("broken")), Script::accepting());
         let patient = listener("companion").settings(|s| s.max_attempts = 1000);
-        let failing = db.posthaste.handler(patient, broken.clone()).start().await.unwrap();
+        let failing = db.posthaste.handler(patient.clone(), broken.clone()).start().await.unwrap();
         let working = db.posthaste.handler(listener("broadcast"), healthy.clone()).start().await.unwrap();
         for part in 0..5 {
             db.commit(numbered(&format!("part{part}"), 10)).await;
@@ -116,7 +116,7 @@ async fn one_listener_fails_and_the_other_continues() {
         assert!(broken.attempts.texts().iter().all(|text| text == "part0-00000"), "it holds its own place");
         // It recovers without losing anything.
         let recovered = Script::accepting();
-        let worker = db.posthaste.handler(listener("companion"), recovered.clone()).start().await.unwrap();
+        let worker = db.posthaste.handler(patient, recovered.clone()).start().await.unwrap();
         recovered.accepted.wait_for(50).await;
         worker.stop().await;
         assert_eq!(recovered.accepted.texts(), healthy.accepted.texts());

@@ -166,36 +166,41 @@ async fn publishing_is_safe_under_retries_because_every_copy_carries_the_same_ke
         let subscription = quick("usage").settings(|s| s.lease = Duration::from_millis(400));
         let ledger = Ledger::default();
         // The consumer does its work once per key; the acknowledgement of the first round is lost.
-        let (copies, effects) = (ledger.clone(), db.pool.clone());
-        let consume = move |event: Arc<Event>| {
-            let (copies, effects) = (copies.clone(), effects.clone());
-            async move {
-                sqlx::query("insert into consumed values ($1) on conflict do nothing")
-                    .bind(event.dedupe_key.clone())
-                    .execute(&effects)
-                    .await
-                    .unwrap();
-                copies.accept(&event);
+        let consuming = |copies: Ledger, effects: sqlx::PgPool| {
+            move |event: Arc<Event>| {
+                let (copies, effects) = (copies.clone(), effects.clone());
+                async move {
+                    sqlx::query("insert into consumed values ($1) on conflict do nothing")
+                        .bind(event.dedupe_key.clone())
+                        .execute(&effects)
+                        .await
+                        .unwrap();
+                    copies.accept(&event);
+                }
             }
         };
-        let lost = {
-            let consume = consume.clone();
-            move |event: Arc<Event>| {
+        let (open, theirs, copies, options) =
+            (db.opener(), subscription.clone(), ledger.clone(), db.options.clone());
+        let victim = Process::start(async move {
+            let consume = consuming(copies, sqlx::PgPool::connect_with(options).await.unwrap());
+            let never_answers = move |event: Arc<Event>| {
                 let consumed = consume(event);
                 async move {
                     consumed.await;
                     std::future::pending::<()>().await;
                 }
-            }
-        };
-        let (open, theirs) = (db.opener(), subscription.clone());
-        let victim = Process::start(async move {
-            open().await.handler(theirs, lost).start().await.unwrap();
+            };
+            open().await.handler(theirs, never_answers).start().await.unwrap();
         })
         .await;
         ledger.wait_for(10).await;
         victim.kill();
-        let worker = db.posthaste.handler(subscription, consume).start().await.unwrap();
+        let worker = db
+            .posthaste
+            .handler(subscription, consuming(ledger.clone(), db.pool.clone()))
+            .start()
+            .await
+            .unwrap();
         ledger.wait_for(20).await;
         worker.stop().await;
         let ids: HashSet<_> = ledger.accepted().into_iter().map(|accepted| accepted.id).collect();

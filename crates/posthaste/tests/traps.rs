@@ -356,19 +356,22 @@ async fn a_worker_that_lost_its_lane_does_not_hold_on_to_its_deliveries() {
     for db in databases().await {
         let subscription =
             quick("s").claim_by(ClaimBy::Event).settings(|s| s.lease = Duration::from_millis(600));
-        let started = Script::accepting();
-        let attempts = started.attempts.clone();
-        let hang = move |event: Arc<Event>| {
-            attempts.accept(&event);
-            std::future::pending::<()>()
+        let (started, script) = (Script::accepting(), Script::accepting());
+        let handler = {
+            let (attempts, script) = (started.attempts.clone(), script.clone());
+            move |event: Arc<Event>| {
+                let (hangs, script) = (attempts.is_empty(), script.clone());
+                attempts.accept(&event);
+                async move {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    script.attempt(&event)
+                }
+            }
         };
-        let hanging = db
-            .posthaste
-            .handler(subscription.clone(), hang)
-            .grace(Duration::from_millis(50))
-            .start()
-            .await
-            .unwrap();
+        let hanging = db.posthaste.handler(subscription.clone(), handler).grace(Duration::from_millis(50));
+        let hanging = hanging.start().await.unwrap();
         db.commit(numbered("k", 3)).await;
         started.attempts.wait_for(1).await;
         // Somebody else takes the lane, as after a long pause of this process.
@@ -377,7 +380,6 @@ async fn a_worker_that_lost_its_lane_does_not_hold_on_to_its_deliveries() {
             .await
             .unwrap();
         db.commit(vec![event("other", "makes it look")]).await;
-        let script = Script::accepting();
         let heir =
             TestDatabase::another(&db).await.handler(subscription, script.clone()).start().await.unwrap();
         script.accepted.wait_for(3).await;
