@@ -388,3 +388,46 @@ async fn a_worker_that_lost_its_lane_does_not_hold_on_to_its_deliveries() {
         hanging.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_that_is_cut_off_with_its_lane_does_not_keep_the_receiver_away() {
+    for db in databases().await {
+        let (started, script) = (Script::accepting(), Script::accepting());
+        let handler = {
+            let (calls, script) = (started.attempts.clone(), script.clone());
+            move |event: Arc<Event>| {
+                let (call, script) = (calls.len(), script.clone());
+                calls.accept(&event);
+                async move {
+                    match call {
+                        0 | 1 => Outcome::unavailable("connection refused"),
+                        2 => std::future::pending().await,
+                        _ => script.attempt(&event),
+                    }
+                }
+            }
+        };
+        let subscription = quick("s").settings(|s| {
+            s.lease = Duration::from_millis(300);
+            s.concurrency = 2;
+        });
+        let worker = db
+            .posthaste
+            .handler(subscription, handler)
+            .grace(Duration::from_millis(50))
+            .start()
+            .await
+            .unwrap();
+        db.commit(vec![event("a", "a-00000"), event("b", "b-00000"), event("c", "c-00000")]).await;
+        // Two find the receiver away, at the same time; then comes the probe, and hangs.
+        started.attempts.wait_for(3).await;
+        db.pool
+            .execute(
+                "update posthaste.lanes set token = gen_random_uuid(), locked_until = now() + interval '1 s'",
+            )
+            .await
+            .unwrap();
+        until("all have arrived", async || script.accepted.len() >= 3).await;
+        worker.stop().await;
+    }
+}
