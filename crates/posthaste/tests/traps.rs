@@ -423,7 +423,9 @@ async fn a_probe_that_is_cut_off_with_its_lane_does_not_keep_the_receiver_away()
         started.attempts.wait_for(3).await;
         db.pool
             .execute(
-                "update posthaste.lanes set token = gen_random_uuid(), locked_until = now() + interval '1 s'",
+                "with taken as (update posthaste.lanes set token = gen_random_uuid(), \
+                 locked_until = now() + interval '1 s' returning token) \
+                 update posthaste.batches b set token = taken.token from taken where b.finished_at is null",
             )
             .await
             .unwrap();
