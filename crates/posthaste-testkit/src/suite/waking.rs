@@ -18,7 +18,9 @@ pub async fn an_enqueue_in_another_process_wakes_a_sleeping_worker(db: &impl Bac
         let worker = db.another().await.handler(subscription, script.clone()).start().await.expect("start");
         for n in 1..=4 {
             db.commit(vec![event("k", &n.to_string())]).await;
-            script.accepted.wait_for(n).await;
+            // A sleeping worker looks by itself after ten seconds at the latest, to put its sign up again.
+            let arrival = tokio::time::timeout(Duration::from_secs(7), script.accepted.wait_for(n));
+            arrival.await.expect("somebody rang");
             // Long enough to fall asleep between two of them.
             tokio::time::sleep(Duration::from_millis(150 * n as u64)).await;
         }

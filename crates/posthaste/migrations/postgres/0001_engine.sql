@@ -290,6 +290,8 @@ begin
       when exists (select 1 from jsonb_each_text(headers) h
         where h.key !~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]+$' or h.value ~ '[\x01-\x08\x0a-\x1f\x7f]')
         then 'a header name must be letters, digits and -_. only, and a value must not contain line breaks'
+      when (select count(distinct lower(h.key)) < count(*) from jsonb_each_text(headers) h)
+        then 'a header is given twice: names are compared in lower case'
       when (select count(*) > 64 or sum(octet_length(h.key) + octet_length(h.value)) > 16384
         from jsonb_each_text(headers) h) then 'headers may have at most 64 entries and 16384 bytes'
     end;

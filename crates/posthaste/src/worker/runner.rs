@@ -648,16 +648,15 @@ impl Runner {
     async fn let_go_of_deliveries(&mut self) {
         self.abort_jobs();
         self.open.clear();
-        for work in self.queues.drain().iter().filter(|work| work.source == Source::Delivery) {
-            self.done(work, Settlement::GiveBack { delay: Duration::ZERO });
-        }
+        let running = self.running.drain().flat_map(|(_, job)| job.works);
+        let running: Vec<Work> = running.filter(|work| work.source == Source::Delivery).collect();
+        self.left.extend(running.iter().filter_map(|work| work.key.clone()));
+        self.give_back_queued();
         if let Err(error) = self.settle_deliveries().await {
             self.context.trouble(&error);
         }
-        let running = self.running.drain().flat_map(|(_, job)| job.works);
         let unsettled = self.settlements.drain(..).map(|settlement| settlement.token);
-        let delivering = running.filter(|work| work.source == Source::Delivery).map(|work| work.token);
-        for token in delivering.chain(unsettled) {
+        for token in running.into_iter().map(|work| work.token).chain(unsettled) {
             self.context.leases.let_go(token);
         }
     }

@@ -1,7 +1,9 @@
--- Microseconds until a delivery is due or a lease may have run out; null if nothing waits. Indexes: deliveries_due,
--- deliveries_leased, batches_unfinished.
-select (greatest(extract(epoch from least(
+-- Microseconds until a delivery is due or a lease may have run out; null if nothing waits (`greatest` passes over a null,
+-- so it must not meet one: every idle poll would claim). Indexes: deliveries_due, deliveries_leased.
+select case when next.at is not null
+  then (greatest(extract(epoch from next.at - clock_timestamp()), 0) * 1000000)::bigint end as wait
+from (select least(
   (select min(d.next_attempt_at) from {schema}.deliveries d
    where d.subscription = $1 and d.status = 'pending' and not d.parked),
   (select min(d.locked_until) from {schema}.deliveries d where d.subscription = $1 and d.status = 'processing')
-) - clock_timestamp()), 0) * 1000000)::bigint as wait
+) as at) next
