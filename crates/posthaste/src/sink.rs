@@ -171,7 +171,10 @@ impl Receiver {
 
     pub(crate) async fn check(&self) -> Result<(), String> {
         match self {
-            Self::Sink(sink) => sink.check().await,
+            Self::Sink(sink) => match AssertUnwindSafe(sink.check()).catch_unwind().await {
+                Ok(answer) => answer,
+                Err(panic) => Err(format!("the check panicked: {}", panic_text(&*panic))),
+            },
             _ => Ok(()),
         }
     }

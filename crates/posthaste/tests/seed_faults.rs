@@ -35,8 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-use posthaste::{ClaimBy, ErrorKind, Event, Order, Outcome, Start, TransactionalHandler};
+use posthaste::{ClaimBy, ErrorKind, Event, Order, Outcome, Start};
 use posthaste_testkit::suite::{
     Backend, Process, Script, assert_key, claim_some, event, numbered, quick, until,
 };
@@ -87,10 +86,10 @@ async fn b2_a_subscription_that_starts_now_gets_what_was_open_at_that_moment() {
     }
 }
 
+#[derive(Clone)]
 struct AbortsItsTransaction(Arc<AtomicUsize>);
 
-#[async_trait]
-impl TransactionalHandler for AbortsItsTransaction {
+impl AbortsItsTransaction {
     async fn handle(&self, tx: &mut PgConnection, event: Arc<Event>) -> Outcome {
         let fails = event.text() == Some("k-00001") && self.0.fetch_add(1, Ordering::SeqCst) < 2;
         tx.execute("insert into effects default values").await.unwrap();
@@ -107,7 +106,16 @@ async fn b3_the_error_of_an_aborted_transaction_is_recorded_and_holds_nobody_els
     for db in databases().await {
         db.pool.execute("create table effects (at timestamptz default now())").await.unwrap();
         let handler = AbortsItsTransaction(Arc::default());
-        let worker = db.posthaste.transactional(quick("s"), handler).unwrap().start().await.unwrap();
+        let worker = db
+            .posthaste
+            .transactional(quick("s"), move |tx, event| {
+                let handler = handler.clone();
+                Box::pin(async move { handler.handle(tx, event).await })
+            })
+            .unwrap()
+            .start()
+            .await
+            .unwrap();
         db.commit(numbered("k", 3)).await;
         db.commit(numbered("other", 3)).await;
         let effects = async || -> i64 {

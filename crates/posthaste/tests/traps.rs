@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use posthaste::{ClaimBy, ErrorKind, Event, NewEvent, Order, Outcome, Start, TransactionalHandler};
+use posthaste::{ClaimBy, ErrorKind, Event, NewEvent, Order, Outcome, Start};
 use posthaste_testkit::suite::{Backend, Script, assert_key, event, numbered, quick, until};
 use posthaste_testkit::{TestDatabase, servers};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
@@ -208,10 +207,10 @@ async fn a_start_at_a_place_reads_what_was_open_when_it_was_declared() {
     }
 }
 
+#[derive(Clone)]
 struct Chain(posthaste::Posthaste);
 
-#[async_trait]
-impl TransactionalHandler for Chain {
+impl Chain {
     async fn handle(&self, tx: &mut PgConnection, event: Arc<Event>) -> Outcome {
         let n: i32 = event.text().and_then(|text| text.parse().ok()).unwrap_or(0);
         // An early xid, and sometimes a failure after everything was written.
@@ -234,9 +233,13 @@ async fn a_transactional_handler_that_enqueues_further_events_has_each_effect_on
         for order in [Order::Key, Order::None] {
             let subscription =
                 quick(order.as_str()).order(order).start(Start::Now).settings(|s| s.max_attempts = 50);
+            let chain = Chain(db.posthaste.clone());
             let worker = db
                 .posthaste
-                .transactional(subscription, Chain(db.posthaste.clone()))
+                .transactional(subscription, move |tx, event| {
+                    let chain = chain.clone();
+                    Box::pin(async move { chain.handle(tx, event).await })
+                })
                 .unwrap()
                 .start()
                 .await

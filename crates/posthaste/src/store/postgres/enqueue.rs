@@ -103,6 +103,8 @@ impl PgStore {
             }
         }
         let won = self.try_reserve(conn, events, results, &wanted).await?;
+        // In sorted order, like the reservation: taking over an expired key locks its row.
+        wanted.sort_by_key(|index| dedupe_of(&events[*index]));
         for index in wanted {
             let id = results[index].id;
             if !won.contains(&id) {

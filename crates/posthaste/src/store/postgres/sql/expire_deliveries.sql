@@ -21,7 +21,8 @@ set status = case when d.solo and d.attempts >= $2 then 'dead' else 'pending' en
   solo = true, token = null, locked_by = null, locked_until = null, updated_at = clock_timestamp(),
   last_error = case when d.solo
     then 'the worker ' || coalesce(d.locked_by, '?') || ' was lost during attempt ' || d.attempts else d.last_error end,
-  history = case when d.solo then d.history || jsonb_build_object('attempt', d.attempts, 'at', clock_timestamp(),
+  history = case when d.solo then
+    (case when jsonb_array_length(d.history) >= 20 then d.history - 0 else d.history end) || jsonb_build_object('attempt', d.attempts, 'at', clock_timestamp(),
     'worker', d.locked_by, 'outcome', 'lost', 'error', null) else d.history end
 where d.subscription = $1 and d.seq = any (array (select seq from expired))
 returning d.key, d.status
