@@ -3,7 +3,8 @@
 mod database;
 mod ledger;
 mod workload;
+pub mod suite;
 
-pub use database::{Server, TestDatabase, servers, sqlite_file};
+pub use database::{Server, SqliteDatabase, TestDatabase, servers, sqlite_file};
 pub use ledger::{Accepted, Committed, Ledger, Verdict};
 pub use workload::{Commits, Workload};

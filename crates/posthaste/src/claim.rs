@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::id::WorkerName;
-use crate::lease::{DeliveryClaim, DeliverySettlement, Holder, Lane, Reader, Settlement};
+use crate::lease::{Batch, DeliveryClaim, DeliverySettlement, Holder, Lane, Reader, Settlement, Trouble};
 use crate::outcome::Outcome;
-use crate::store::{Cursor, Fresh, Store};
+use crate::store::{BatchRef, Cursor, Fresh, Store, isolated};
 use crate::subscription::{ClaimBy, Order, Subscription};
 
 /// A claimed event. Not `Clone`: it is settled once, by [`Claims::settle`].
@@ -72,6 +72,11 @@ impl Claims {
     }
 
     async fn claim_fresh(&mut self, reader: &Reader, holder: &Holder) -> Result<Vec<DeliveryClaim>> {
+        if reader.order == Order::None {
+            while let Some(batch) = self.store.reclaim_batch(reader, holder).await? {
+                self.take_up(reader, holder, vec![batch]).await?;
+            }
+        }
         loop {
             let Some((lane, owner)) = self.lane(reader, holder).await? else { return Ok(Vec::new()) };
             match self.store.claim_fresh(reader, lane, owner, holder, &mut self.cursor).await? {
@@ -101,8 +106,24 @@ impl Claims {
             return Ok(Some((lane, Some(token))));
         }
         self.cursor = Cursor::Unknown;
-        self.lane = self.store.claim_lane(reader, holder).await?.map(|claim| (claim.lane, claim.token));
+        self.lane = None;
+        if let Some(claim) = self.store.claim_lane(reader, holder).await? {
+            self.take_up(reader, holder, claim.unfinished).await?;
+            self.lane = Some((claim.lane, claim.token));
+        }
         Ok(self.lane.map(|(lane, token)| (lane, Some(token))))
+    }
+
+    /// Batches that a lost worker left, from when the subscription was claimed by batch: their events become
+    /// deliveries, and are claimed as such.
+    async fn take_up(&self, reader: &Reader, holder: &Holder, batches: Vec<Batch>) -> Result<()> {
+        for batch in batches {
+            let left = batch.events.iter().filter(|claimed| !claimed.elsewhere);
+            let left: Vec<Trouble> = left.map(|claimed| isolated(claimed, reader)).collect();
+            let batch = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+            self.store.settle_batch(reader, batch, &left, holder).await?;
+        }
+        Ok(())
     }
 
     /// Reports what became of a claimed event. [`Error::LeaseLost`]: it belongs to somebody else now; log it and do

@@ -206,6 +206,13 @@ impl Availability {
         self.lock().is_some()
     }
 
+    /// A probe ended without an answer: the next may start.
+    pub(crate) fn probe_again(&self) {
+        if let Some(away) = self.lock().as_mut() {
+            away.probing = false;
+        }
+    }
+
     pub(crate) fn came_back(&self) {
         *self.lock() = None;
     }

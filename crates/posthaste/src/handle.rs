@@ -3,19 +3,20 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use futures::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::claim::Claims;
 use crate::enqueue::{self, Database, Log, Producer};
 use crate::error::{Error, Result};
-use crate::event::{Enqueued, Limits, NewEvent};
+use crate::event::{Enqueued, Event, Limits, NewEvent};
 use crate::id::{SchemaName, WorkerName};
-use crate::sink::{Handler, Receiver, Sink};
+use crate::observe::Bell;
+use crate::sink::{Handler, IntoOutcome, Receiver, Sink};
 use crate::store::Store;
 use crate::subscription::{ClaimBy, Order, Subscription};
 #[cfg(feature = "postgres")]
-use crate::transactional::{InTransaction, TransactionalHandler};
+use crate::transactional::InTransaction;
 use crate::wake::Doorkeeper;
 use crate::worker::WorkerBuilder;
 
@@ -26,7 +27,7 @@ pub struct Posthaste {
     log: Log,
     limits: Limits,
     door: Arc<Doorkeeper>,
-    deliveries_changed: Arc<Notify>,
+    due_bell: Arc<Bell>,
     watching: Arc<Mutex<Weak<DropGuard>>>,
 }
 
@@ -57,7 +58,7 @@ impl Posthaste {
             log: Log(database),
             limits: Limits::default(),
             door: Arc::new(Doorkeeper::new()),
-            deliveries_changed: Arc::default(),
+            due_bell: Arc::default(),
             watching: Arc::default(),
         }
     }
@@ -102,7 +103,7 @@ impl Posthaste {
     /// nothing. Not needed for delivery, only for speed.
     pub fn wake(&self) {
         self.door.bell.ring();
-        self.deliveries_changed.notify_one();
+        self.due_bell.ring();
     }
 
     /// A worker that calls `handler` for every event, several at a time.
@@ -115,21 +116,25 @@ impl Posthaste {
         self.worker(subscription, Receiver::Sink(Arc::new(sink)))
     }
 
-    /// A worker whose handler's writes commit together with the settlement (PostgreSQL only). Events are claimed one by
-    /// one, as [`ClaimBy::Event`](crate::ClaimBy::Event) does.
+    /// A worker whose handler's writes commit together with the settlement (PostgreSQL only), hence exactly once inside
+    /// one database: `posthaste.transactional(subscription, |tx, event| Box::pin(async move { ... }))`.
+    ///
+    /// Write with `tx`, and only with `tx`: what returns [`Outcome::Delivered`](crate::Outcome::Delivered) commits
+    /// together with the settlement, everything else is rolled back. Events are claimed one by one, as
+    /// [`ClaimBy::Event`](crate::ClaimBy::Event) does.
     #[cfg(feature = "postgres")]
-    pub fn transactional(
-        &self,
-        subscription: Subscription,
-        handler: impl TransactionalHandler,
-    ) -> Result<WorkerBuilder> {
+    pub fn transactional<F, R>(&self, subscription: Subscription, handler: F) -> Result<WorkerBuilder>
+    where
+        F: for<'a> Fn(&'a mut sqlx::PgConnection, Arc<Event>) -> BoxFuture<'a, R> + Send + Sync + 'static,
+        R: IntoOutcome + 'static,
+    {
         let Database::Postgres(store) = &self.log.0 else {
             return Err(Error::invalid_setting("handler", "a transactional handler needs PostgreSQL"));
         };
         if subscription.order == Order::Strict {
             return Err(Error::invalid_setting("order", "a transactional handler takes `key` order or none"));
         }
-        let handler = InTransaction { store: store.clone(), handler };
+        let handler = InTransaction::new(store.clone(), handler);
         Ok(self.worker(subscription.claim_by(ClaimBy::Event), Receiver::Transactional(Arc::new(handler))))
     }
 
@@ -143,7 +148,7 @@ impl Posthaste {
             store: self.store.clone(),
             door: self.door.clone(),
             watching: self.watch(),
-            deliveries_changed: self.deliveries_changed.clone(),
+            due_bell: self.due_bell.clone(),
             subscription,
             receiver,
             name: WorkerName::unique(),

@@ -21,7 +21,7 @@ mod wake;
 mod claim;
 mod dispatch;
 
-// 4 assembly: the only place that chains steps and spawns tasks
+// 4 assembly: the only place that chains what stands above, and that spawns tasks
 #[cfg(feature = "postgres")]
 mod transactional;
 mod worker;
@@ -41,6 +41,14 @@ pub use sink::{Handler, IntoOutcome, Page, Sink};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::sqlite_options;
 pub use subscription::{AfterDead, ClaimBy, Filter, Order, Settings, Start, Subscription};
-#[cfg(feature = "postgres")]
-pub use transactional::TransactionalHandler;
 pub use worker::{Worker, WorkerBuilder};
+
+/// Compiles and runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+/// Compiles and runs the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/embed.md")]
+struct Embed;

@@ -1,5 +1,6 @@
 //! The transactional handler: its writes commit together with the settlement, hence exactly once inside one database.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,34 +12,31 @@ use crate::outcome::Outcome;
 use crate::sink::{DeliveryKey, IntoOutcome, Transactional};
 use crate::store::postgres::PgStore;
 
-/// Handles one event inside a transaction that also settles it. Write with `tx`, and only with `tx`: what returns
-/// [`Outcome::Delivered`] commits together with the settlement, everything else is rolled back.
-///
-/// A closure can be one: `|tx, event| Box::pin(async move { ... })`.
-#[async_trait]
-pub trait TransactionalHandler: Send + Sync + 'static {
-    /// Handles the event.
-    async fn handle(&self, tx: &mut PgConnection, event: Arc<Event>) -> Outcome;
+/// A function that handles one event inside a transaction that also settles it.
+pub(crate) trait InTransactionFn<R>:
+    for<'a> Fn(&'a mut PgConnection, Arc<Event>) -> BoxFuture<'a, R> + Send + Sync + 'static
+{
 }
 
-#[async_trait]
-impl<F, R> TransactionalHandler for F
-where
-    F: for<'a> Fn(&'a mut PgConnection, Arc<Event>) -> BoxFuture<'a, R> + Send + Sync + 'static,
-    R: IntoOutcome,
+impl<F, R> InTransactionFn<R> for F where
+    F: for<'a> Fn(&'a mut PgConnection, Arc<Event>) -> BoxFuture<'a, R> + Send + Sync + 'static
 {
-    async fn handle(&self, tx: &mut PgConnection, event: Arc<Event>) -> Outcome {
-        self(tx, event).await.into_outcome()
+}
+
+pub(crate) struct InTransaction<F, R> {
+    store: PgStore,
+    handler: F,
+    outcome: PhantomData<fn() -> R>,
+}
+
+impl<F: InTransactionFn<R>, R: IntoOutcome> InTransaction<F, R> {
+    pub(crate) fn new(store: PgStore, handler: F) -> Self {
+        Self { store, handler, outcome: PhantomData }
     }
 }
 
-pub(crate) struct InTransaction<H> {
-    pub(crate) store: PgStore,
-    pub(crate) handler: H,
-}
-
 #[async_trait]
-impl<H: TransactionalHandler> Transactional for InTransaction<H> {
+impl<F: InTransactionFn<R>, R: IntoOutcome + 'static> Transactional for InTransaction<F, R> {
     async fn handle(&self, event: Arc<Event>, delivery: &DeliveryKey) -> Outcome {
         match self.handle_and_settle(event, delivery).await {
             Ok(outcome) => outcome,
@@ -48,11 +46,11 @@ impl<H: TransactionalHandler> Transactional for InTransaction<H> {
     }
 }
 
-impl<H: TransactionalHandler> InTransaction<H> {
+impl<F: InTransactionFn<R>, R: IntoOutcome> InTransaction<F, R> {
     async fn handle_and_settle(&self, event: Arc<Event>, delivery: &DeliveryKey) -> Result<Outcome, String> {
         let text = |error: sqlx::Error| format!("the handler's transaction failed: {error}");
         let mut tx = self.store.pool.begin().await.map_err(text)?;
-        let outcome = self.handler.handle(&mut tx, event).await;
+        let outcome = (self.handler)(&mut tx, event).await.into_outcome();
         if outcome != Outcome::Delivered {
             tx.rollback().await.map_err(text)?;
             return Ok(outcome);

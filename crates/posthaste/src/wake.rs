@@ -102,7 +102,8 @@ impl Idle {
             return Ok(Duration::ZERO);
         }
         let longest = match door.can_sleep(store).await? {
-            true => return Ok(poll_interval),
+            // Not past the sign's own end: nobody rings once it has come down.
+            true => return Ok(poll_interval.min(SIGN_LASTS / 2)),
             false if door.bell.listening() => poll_interval.min(WHILE_PRODUCERS_RUN),
             false => poll_interval,
         };

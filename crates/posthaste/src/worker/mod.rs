@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::id::WorkerName;
 use crate::lease::{Holder, LaneClaim, Reader, Settlement};
-use crate::observe::{Counters, add};
+use crate::observe::{Bell, Counters, add};
 use crate::outcome::Outcome;
 use crate::sink::{DeliveryKey, Receiver};
 use crate::store::Store;
@@ -42,7 +42,8 @@ pub(crate) struct Context {
     slots: Arc<Slots>,
     availability: Availability,
     leases: Leases,
-    deliveries_changed: Arc<Notify>,
+    /// Rung when a delivery may have become due; shared by all workers of the process.
+    due_bell: Arc<Bell>,
     counters: Arc<Counters>,
 }
 
@@ -105,7 +106,7 @@ pub struct WorkerBuilder {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) door: Arc<Doorkeeper>,
     pub(crate) watching: Arc<DropGuard>,
-    pub(crate) deliveries_changed: Arc<Notify>,
+    pub(crate) due_bell: Arc<Bell>,
     pub(crate) subscription: Subscription,
     pub(crate) receiver: Receiver,
     pub(crate) name: WorkerName,
@@ -146,7 +147,7 @@ impl WorkerBuilder {
             slots,
             availability: Availability::default(),
             leases: Leases::default(),
-            deliveries_changed: self.deliveries_changed,
+            due_bell: self.due_bell,
             counters: Arc::default(),
         });
         let counters = context.counters.clone();
@@ -194,25 +195,40 @@ async fn work(context: Arc<Context>, stop: CancellationToken) {
     let renewing = tokio::spawn(renew_leases(context.clone()));
     while !stop.is_cancelled() {
         if context.reader().paused {
-            refresh(&context).await;
             sleep(LOOK_EVERY, &stop).await;
+            if refresh(&context).await == Shape::Gone {
+                stop.cancel();
+            }
             continue;
         }
         let session = stop.child_token();
-        let running = run_session(&context, &session);
-        tokio::pin!(running);
-        loop {
+        let mut running = run_session(&context, &session);
+        while !running.is_empty() {
             tokio::select! {
-                () = &mut running => break,
-                () = tokio::time::sleep(LOOK_EVERY) => if refresh(&context).await { session.cancel() },
+                _ = running.join_next() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => match refresh(&context).await {
+                    Shape::Same => {}
+                    Shape::Changed => session.cancel(),
+                    Shape::Gone => stop.cancel(),
+                },
             }
         }
     }
     renewing.abort();
 }
 
-/// Reads the subscription again. Settings take effect at once; `true`: its shape changed, start a new session.
-async fn refresh(context: &Context) -> bool {
+/// What became of a subscription since it was read last.
+#[derive(PartialEq, Eq)]
+enum Shape {
+    /// At most its settings changed, and they are in force now.
+    Same,
+    /// It is claimed in another way, or paused: start a new session.
+    Changed,
+    /// Somebody deleted it.
+    Gone,
+}
+
+async fn refresh(context: &Context) -> Shape {
     let old = context.reader();
     match context.store.reader(&old.name).await {
         Ok(new) => {
@@ -220,25 +236,33 @@ async fn refresh(context: &Context) -> bool {
             let changed = shape(&old) != shape(&new);
             context.slots.resize(new.settings.concurrency);
             context.reader.send_replace(Arc::new(new));
-            changed
+            if changed { Shape::Changed } else { Shape::Same }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            tracing::error!(subscription = old.name, "the subscription was deleted; its worker stops");
+            Shape::Gone
         }
         Err(error) => {
             context.trouble(&error);
-            error.kind() == ErrorKind::NotFound
+            Shape::Same
         }
     }
 }
 
-async fn run_session(context: &Arc<Context>, stop: &CancellationToken) {
+fn run_session(context: &Arc<Context>, stop: &CancellationToken) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
     let due = Runner::new(context.clone(), Reads::Due).run(stop.clone());
-    match context.reader().order {
-        Order::None => {
-            tokio::join!(due, run_shared(context, stop));
+    tasks.spawn(async move {
+        due.await;
+    });
+    let (shared, context, stop) = (context.reader().order == Order::None, context.clone(), stop.clone());
+    tasks.spawn(async move {
+        match shared {
+            true => run_shared(&context, &stop).await,
+            false => run_lanes(&context, &stop).await,
         }
-        Order::Key | Order::Strict => {
-            tokio::join!(due, run_lanes(context, stop));
-        }
-    }
+    });
+    tasks
 }
 
 /// Order `none`: claim side by side with everybody else.

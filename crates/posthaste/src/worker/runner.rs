@@ -16,7 +16,7 @@ use crate::id::Token;
 use crate::lease::{
     Batch, ClaimedEvent, DeliveryClaim, DeliverySettlement, Lane, Reader, Settlement, Trouble,
 };
-use crate::observe::add;
+use crate::observe::{Bell, add};
 use crate::outcome::Outcome;
 use crate::sink::DeliveryKey;
 use crate::store::{BatchRef, Cursor, Fresh};
@@ -130,7 +130,7 @@ impl Runner {
     }
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<()> {
-        let rung = self.context.door.bell.count();
+        let rung = self.bell().count();
         self.collect();
         self.settle().await?;
         self.start();
@@ -149,21 +149,28 @@ impl Runner {
 
     /// Waits for whatever comes first: a finished job, a ring, a free slot, the pause, or the stop.
     async fn wait(&mut self, rung: u64, wait: Duration, stop: &CancellationToken) {
-        let context = self.context.clone();
+        let (context, bell) = (self.context.clone(), self.bell());
         let mut wait = wait;
         if let Some(probe) = context.availability.wait().filter(|_| self.queues.startable() > 0) {
             wait = wait.min(probe.max(Duration::from_millis(1)));
         } else if self.queues.startable() > 0 {
             wait = wait.min(Duration::from_millis(20));
         }
-        let hears_bell = !matches!(self.reads, Reads::Due) && self.has_room();
+        let hears_bell = self.has_room();
         tokio::select! {
             Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done),
-            () = context.door.bell.wait_past(rung), if hears_bell => {}
-            () = context.deliveries_changed.notified(), if matches!(self.reads, Reads::Due) => {}
+            () = bell.wait_past(rung), if hears_bell => {}
             () = context.slots.freed(), if self.queues.startable() > 0 => {}
             () = tokio::time::sleep(wait) => {}
             () = stop.cancelled() => {}
+        }
+    }
+
+    /// What tells this runner that there may be something new.
+    fn bell(&self) -> Arc<Bell> {
+        match self.reads {
+            Reads::Due => self.context.due_bell.clone(),
+            _ => self.context.door.bell.clone(),
         }
     }
 
@@ -408,34 +415,36 @@ impl Runner {
         // A job never panics (the receiver's panics are caught) and is aborted only after the runner has let go.
         let Ok((id, outcomes)) = done else { return };
         let Some(job) = self.running.remove(&id) else { return };
-        let mut again = Vec::new();
+        let away = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unavailable { .. }));
+        let mut again: Vec<Work> = Vec::new();
         let mut failed_keys: Vec<String> = Vec::new();
         for (work, outcome) in job.works.into_iter().zip(outcomes) {
-            let behind = work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
+            // What follows an event of its key in this page goes where that one went: otherwise it would overtake it.
+            let parked = work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
+            let waits = work.key.is_some() && again.iter().any(|earlier| earlier.key == work.key);
             match outcome {
+                Outcome::Delivered => self.work_done(work, outcome),
+                _ if parked => self.done(&work, Settlement::Park),
                 Outcome::Unavailable { .. } => again.push(work),
-                outcome if behind && outcome != Outcome::Delivered => self.done(&work, Settlement::Park),
+                _ if waits => again.push(work),
                 outcome => {
-                    if outcome != Outcome::Delivered {
-                        failed_keys.extend(work.key.clone());
-                    }
+                    failed_keys.extend(work.key.clone());
                     self.work_done(work, outcome);
                 }
             }
         }
-        self.note_availability(&again);
+        self.note_availability(away);
         for work in again.into_iter().rev() {
             self.queues.put_back(work);
         }
     }
 
-    fn note_availability(&self, again: &[Work]) {
-        match again.is_empty() {
-            true => self.context.availability.came_back(),
-            false => {
-                add(&self.context.counters.unavailable, 1);
-                self.context.availability.went_away();
-            }
+    fn note_availability(&self, away: bool) {
+        if away {
+            add(&self.context.counters.unavailable, 1);
+            self.context.availability.went_away();
+        } else {
+            self.context.availability.came_back();
         }
     }
 
@@ -521,7 +530,7 @@ impl Runner {
             }
         }
         if !open.troubles.is_empty() {
-            self.context.deliveries_changed.notify_one();
+            self.context.due_bell.ring();
         }
         match self.reads {
             Reads::Owned(..) if !held => self.lost = true,
@@ -544,7 +553,7 @@ impl Runner {
             self.context.lease_lost("a delivery", lost);
         }
         if !self.settlements.is_empty() {
-            self.context.deliveries_changed.notify_one();
+            self.context.due_bell.ring();
         }
         for settled in self.settlements.drain(..) {
             self.context.leases.let_go(settled.token);
@@ -611,7 +620,7 @@ impl Runner {
     /// Stops without losing or repeating anything: what runs may finish, what has not started is given back.
     async fn wind_up(mut self, stop: &CancellationToken) -> Ended {
         if self.lost {
-            self.jobs.abort_all();
+            self.let_go_of_deliveries().await;
             return Ended::LaneLost;
         }
         self.finish_running().await;
@@ -634,6 +643,25 @@ impl Runner {
         if self.finished && !stop.is_cancelled() { Ended::LaneFinished } else { Ended::Stopped }
     }
 
+    /// The lane is lost, but deliveries have leases of their own: what is done is settled, what has not started is given
+    /// back, and what runs is let go of. A lease that is renewed with nobody behind it would hold its event for ever.
+    async fn let_go_of_deliveries(&mut self) {
+        self.abort_jobs();
+        self.open.clear();
+        for work in self.queues.drain().iter().filter(|work| work.source == Source::Delivery) {
+            self.done(work, Settlement::GiveBack { delay: Duration::ZERO });
+        }
+        if let Err(error) = self.settle_deliveries().await {
+            self.context.trouble(&error);
+        }
+        let running = self.running.drain().flat_map(|(_, job)| job.works);
+        let unsettled = self.settlements.drain(..).map(|settlement| settlement.token);
+        let delivering = running.filter(|work| work.source == Source::Delivery).map(|work| work.token);
+        for token in delivering.chain(unsettled) {
+            self.context.leases.let_go(token);
+        }
+    }
+
     async fn finish_running(&mut self) {
         let deadline = tokio::time::Instant::now() + self.context.grace;
         while !self.jobs.is_empty() {
@@ -645,10 +673,16 @@ impl Runner {
         }
     }
 
+    fn abort_jobs(&mut self) {
+        self.jobs.abort_all();
+        // If one of them was the probe, another runner must be free to make it.
+        self.context.availability.probe_again();
+    }
+
     /// Out of patience: what still runs has an unknown effect, so nothing is said about it. Its lease runs out, and
     /// somebody tries it again.
     fn leave_running(&mut self) {
-        self.jobs.abort_all();
+        self.abort_jobs();
         let left: Vec<Work> = self.running.drain().flat_map(|(_, job)| job.works).collect();
         self.left.extend(left.iter().filter_map(|work| work.key.clone()));
         for work in left.iter().filter(|work| work.source != Source::Delivery) {

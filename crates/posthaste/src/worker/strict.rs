@@ -155,8 +155,12 @@ impl StrictRunner {
                 return Ok(Err(self.lease_lost()));
             }
             let Some(outcome) = self.attempt(&step.claimed.event, stop).await else {
+                self.context.availability.probe_again();
                 return Ok(Err(self.stopped(step, attempts - 1).await?));
             };
+            if !matches!(outcome, Outcome::Unavailable { .. }) {
+                self.context.availability.came_back();
+            }
             match Settlement::of(outcome.clone(), attempts, &settings) {
                 Settlement::Delivered => return self.pass(step).await,
                 Settlement::Dead { error } => return self.bury(step, error, attempts).await,
@@ -178,7 +182,8 @@ impl StrictRunner {
         }
     }
 
-    /// One attempt, once a slot and the lease allow it. `None`: stopped before it began.
+    /// One attempt, once a slot and the lease allow it. `None`: stopped before it began, or cut off after the grace
+    /// time of a stop; then nothing is known of it, and it is made again.
     async fn attempt(&self, event: &Event, stop: &CancellationToken) -> Option<Outcome> {
         let context = &self.context;
         loop {
@@ -187,8 +192,11 @@ impl StrictRunner {
             }
             match context.slots.take() {
                 Some(_slot) if context.leases.may_start(self.token) => {
-                    let outcomes = context.hand_over(&[Arc::new(event.clone())], None).await;
-                    return outcomes.into_iter().next();
+                    let events = [Arc::new(event.clone())];
+                    return tokio::select! {
+                        outcomes = context.hand_over(&events, None) => outcomes.into_iter().next(),
+                        () = out_of_patience(stop, context.grace) => None,
+                    };
                 }
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
@@ -196,7 +204,6 @@ impl StrictRunner {
     }
 
     async fn pass(&self, step: &Step<'_>) -> Result<Result<(), Handled>> {
-        self.context.availability.came_back();
         self.context.count(&Settlement::Delivered);
         let passed = Step { done_to: step.claimed.event.seq, ..*step };
         if step.careful && !self.hold(&passed, 0, Duration::ZERO, None, &[]).await? {
@@ -268,6 +275,11 @@ struct Step<'a> {
     careful: bool,
     done_to: i64,
     claimed: &'a ClaimedEvent,
+}
+
+async fn out_of_patience(stop: &CancellationToken, grace: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(grace).await;
 }
 
 fn trouble(event: &Event, settlement: Settlement, attempts: u32) -> Trouble {

@@ -123,12 +123,18 @@ impl PgStore {
     }
 
     pub(crate) async fn take_expired_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {
-        let expired: bool = sqlx::query_scalar(self.sql.expired_batch.clone())
+        let (generation, number) = self.oldest_unfinished(reader);
+        let row = sqlx::query(self.sql.expired_batch.clone())
             .bind(reader.id)
+            .bind(generation)
+            .bind(number)
             .fetch_one(&self.pool)
             .await
             .map_err(Error::database(DOING))?;
-        if !expired {
+        if let (Some(generation), Some(number)) = (row.get("generation"), row.get("number")) {
+            self.note_unfinished(reader, (generation, number));
+        }
+        if !row.get::<bool, _>("expired") {
             return Ok(None);
         }
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
@@ -138,6 +144,8 @@ impl PgStore {
             .bind(token.0)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
+            .bind(generation)
+            .bind(number)
             .fetch_optional(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
@@ -167,8 +175,11 @@ impl PgStore {
             return self.close_lane(&mut conn, reader, lane, owner).await;
         }
         if place.hi.is_none() && !self.open_window(&mut conn, lane, &mut place).await? {
-            *cursor = Cursor::Postgres(place);
-            return Ok(Fresh::Nothing);
+            // The moment to notice that the filter or the lanes were changed: an idle lane claims nothing that would.
+            let now = Box::new(self.load_cursor(&mut conn, reader, lane).await?);
+            let changed = (now.stop, now.filter_version) != (place.stop, place.filter_version);
+            *cursor = Cursor::Postgres(now);
+            return Ok(if changed { Fresh::Again } else { Fresh::Nothing });
         }
         let claim = Claim { reader, lane, owner, holder };
         let fresh = self.claim_next_page(&mut conn, &claim, &mut place).await?;
@@ -176,7 +187,8 @@ impl PgStore {
             *cursor = Cursor::Postgres(place);
             return Ok(fresh);
         }
-        // Nothing was inserted: a competitor claimed this page, the lanes were split, or the lane has another owner.
+        // Nothing was inserted: a competitor claimed this page, the lanes were split, the filter was changed, or the
+        // lane has another owner.
         match owner {
             Some(owner) if !self.still_owned(&mut conn, reader, lane, owner).await? => Ok(Fresh::LaneLost),
             _ => Ok(Fresh::Again),
@@ -349,10 +361,14 @@ impl PgStore {
             .bind(lane.generation)
             .bind(lane.number)
             .bind(owner.map(|token| token.0))
-            .execute(conn)
+            .execute(&mut *conn)
             .await
             .map_err(Error::database(DOING))?;
-        Ok(if done.rows_affected() == 1 { Fresh::LaneFinished } else { Fresh::Nothing })
+        match owner {
+            _ if done.rows_affected() == 1 => Ok(Fresh::LaneFinished),
+            Some(owner) if !self.still_owned(conn, reader, lane, owner).await? => Ok(Fresh::LaneLost),
+            _ => Ok(Fresh::Nothing),
+        }
     }
 }
 

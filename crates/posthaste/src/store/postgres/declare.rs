@@ -21,7 +21,7 @@ impl PgStore {
             Err(error) => return Err(error),
         };
         // The mark must be taken before the transaction that stores it draws an xid.
-        let start = match known {
+        let start = match &known {
             None => Some(self.start_mark(subscription.start).await?),
             Some(_) => None,
         };
@@ -29,6 +29,9 @@ impl PgStore {
         let reader = self.load_reader(subscription.name.as_str()).await?;
         if reader.lanes != subscription.lanes {
             self.split_lanes(&reader, subscription.lanes).await?;
+        }
+        if known.is_some() {
+            sqlx::query(self.sql.ring.clone()).execute(&self.pool).await.map_err(Error::database(DOING))?;
         }
         self.load_reader(subscription.name.as_str()).await
     }
@@ -71,6 +74,8 @@ impl PgStore {
             Start::Time(time) => Some(self.seq_at_time(&mut conn, time).await?),
             Start::Event(id) => Some(self.seq_of_event(&mut conn, id).await?),
         };
+        // What was drawn after the mark is unseen, wherever the place lies: an event below it could still commit.
+        let replay_from = replay_from.map(|seq| seq.min(mark.floor_seq + 1));
         Ok(Mark { replay_from, ..mark })
     }
 

@@ -1,6 +1,7 @@
 //! PostgreSQL, the main store: plain PostgreSQL 13 or newer, no extension, no replication slot, no superuser.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -39,12 +40,27 @@ pub(crate) struct PgStore {
     pub(crate) pool: PgPool,
     pub(crate) schema: SchemaName,
     pub(crate) sql: Arc<Statements>,
+    /// Per subscription of order `none`: generation and number of a batch before which all are finished, for ever.
+    finished_before: Arc<Mutex<HashMap<i64, (i32, i64)>>>,
 }
 
 impl PgStore {
     pub(crate) fn new(pool: PgPool, schema: SchemaName) -> Self {
         let sql = Arc::new(Statements::compile(&schema));
-        Self { pool, schema, sql }
+        Self { pool, schema, sql, finished_before: Arc::default() }
+    }
+
+    fn oldest_unfinished(&self, reader: &Reader) -> (i32, i64) {
+        self.finished_before
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&reader.id)
+            .copied()
+            .unwrap_or((0, 0))
+    }
+
+    fn note_unfinished(&self, reader: &Reader, oldest: (i32, i64)) {
+        self.finished_before.lock().unwrap_or_else(PoisonError::into_inner).insert(reader.id, oldest);
     }
 }
 

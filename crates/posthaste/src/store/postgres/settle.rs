@@ -10,6 +10,7 @@ use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
 use crate::sink::DeliveryKey;
 use crate::store::{BatchRef, Hold};
+use crate::subscription::Order;
 
 use super::{PgStore, micros};
 
@@ -96,10 +97,17 @@ impl PgStore {
         tokens: &[Token],
         lease: Duration,
     ) -> Result<Vec<Token>> {
+        // The batches of an owned lane live by the lane's lease.
+        let (generation, number) = match reader.order {
+            Order::None => self.oldest_unfinished(reader),
+            _ => (i32::MAX, i64::MAX),
+        };
         let rows = sqlx::query_scalar(self.sql.renew.clone())
             .bind(reader.id)
             .bind(tokens.iter().map(|token| token.0).collect::<Vec<_>>())
             .bind(micros(lease))
+            .bind(generation)
+            .bind(number)
             .fetch_all(&self.pool)
             .await
             .map_err(Error::database("renew leases"))?;

@@ -75,6 +75,7 @@ catalogue! {
     announce_worker = "announce_worker.sql",
     next_due = "next_due.sql",
     put_up_sign = "put_up_sign.sql",
+    ring = "ring.sql",
     newest_xid = "newest_xid.sql",
     all_ended = "all_ended.sql",
     event_by_id = "event_by_id.sql",

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 macro_rules! catalogue {
-    ($($name:ident),+ $(,)?) => {
+    ($($name:ident = $file:literal),+ $(,)?) => {
         /// Every statement, with its fragments filled in.
         #[derive(Debug)]
         pub(crate) struct Statements {
@@ -14,11 +14,10 @@ macro_rules! catalogue {
 
         impl Statements {
             fn compile() -> Self {
-                Self { $($name: fill(include_str!(concat!("sql/", stringify!($name), ".sql")))),+ }
+                Self { $($name: fill(include_str!(concat!("sql/", $file)))),+ }
             }
 
             #[cfg(test)]
-
             /// Name and text of each, for tests that prepare and explain them.
             pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
                 vec![$((stringify!($name), self.$name.as_str())),+]
@@ -28,54 +27,54 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    enqueue,
-    reserve_dedupe_key,
-    dedupe_lookup,
-    declared,
-    insert_subscription,
-    update_subscription,
-    reader,
-    filter,
-    insert_filter,
-    enforce_filter,
-    insert_lanes,
-    stop_lanes,
-    record_lanes,
-    newest_generation,
-    open_lane,
-    last_seq,
-    seq_at_time,
-    event_by_id,
-    progress,
-    look,
-    page,
-    insert_batch,
-    free_lane,
-    claim_lane,
-    take_over_batches,
-    expired_batch,
-    reclaim_batch,
-    finish_batch,
-    hold_batch,
-    finish_lane,
-    release_lane,
-    release_lane_batches,
-    blocked_keys,
-    insert_deliveries,
-    expire_deliveries,
-    bury_exhausted,
-    claim_deliveries,
-    claimed_deliveries,
-    delete_deliveries,
-    update_deliveries,
-    promote_keys,
-    renew_lanes,
-    renew_batches,
-    renew_deliveries,
-    announce_worker,
-    forget_workers,
-    count_workers,
-    next_due,
+    enqueue = "enqueue.sql",
+    reserve_dedupe_key = "reserve_dedupe_key.sql",
+    dedupe_lookup = "dedupe_lookup.sql",
+    declared = "declared.sql",
+    insert_subscription = "insert_subscription.sql",
+    update_subscription = "update_subscription.sql",
+    reader = "reader.sql",
+    filter = "filter.sql",
+    insert_filter = "insert_filter.sql",
+    enforce_filter = "enforce_filter.sql",
+    insert_lanes = "insert_lanes.sql",
+    stop_lanes = "stop_lanes.sql",
+    record_lanes = "record_lanes.sql",
+    newest_generation = "newest_generation.sql",
+    open_lane = "open_lane.sql",
+    last_seq = "last_seq.sql",
+    seq_at_time = "seq_at_time.sql",
+    event_by_id = "event_by_id.sql",
+    progress = "progress.sql",
+    look = "look.sql",
+    page = "page.sql",
+    insert_batch = "insert_batch.sql",
+    free_lane = "free_lane.sql",
+    claim_lane = "claim_lane.sql",
+    take_over_batches = "take_over_batches.sql",
+    expired_batch = "expired_batch.sql",
+    reclaim_batch = "reclaim_batch.sql",
+    finish_batch = "finish_batch.sql",
+    hold_batch = "hold_batch.sql",
+    finish_lane = "finish_lane.sql",
+    release_lane = "release_lane.sql",
+    release_lane_batches = "release_lane_batches.sql",
+    blocked_keys = "blocked_keys.sql",
+    insert_deliveries = "insert_deliveries.sql",
+    expire_deliveries = "expire_deliveries.sql",
+    bury_exhausted = "bury_exhausted.sql",
+    claim_deliveries = "claim_deliveries.sql",
+    claimed_deliveries = "claimed_deliveries.sql",
+    delete_deliveries = "delete_deliveries.sql",
+    update_deliveries = "update_deliveries.sql",
+    promote_keys = "promote_keys.sql",
+    renew_lanes = "renew_lanes.sql",
+    renew_batches = "renew_batches.sql",
+    renew_deliveries = "renew_deliveries.sql",
+    announce_worker = "announce_worker.sql",
+    forget_workers = "forget_workers.sql",
+    count_workers = "count_workers.sql",
+    next_due = "next_due.sql",
 }
 
 /// No name is ever filled in, so one copy serves every database.

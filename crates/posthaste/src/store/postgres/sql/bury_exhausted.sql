@@ -10,6 +10,5 @@ with exhausted as (
 update {schema}.deliveries d
 set status = 'dead', updated_at = clock_timestamp(),
   last_error = coalesce(d.last_error, 'the limit of ' || $2 || ' attempts is reached')
-from exhausted x
-where d.subscription = $1 and d.seq = x.seq
+where d.subscription = $1 and d.seq = any (array (select seq from exhausted))
 returning d.key

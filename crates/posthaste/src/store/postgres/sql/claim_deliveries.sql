@@ -1,5 +1,6 @@
 -- Claims due deliveries: pending -> processing, the attempt counted, a new token. Rows marked solo are claimed one at a
--- time. Locks those rows, skips locked ones. Index: deliveries_due, then events by primary key.
+-- time. Locks those rows, skips locked ones. Index: deliveries_due, then primary keys: the
+-- array and the lateral join keep the planner from joining whole tables.
 with due as (
   select d.seq, d.solo, row_number() over (order by d.next_attempt_at, d.seq) as place
   from (
@@ -17,11 +18,10 @@ with due as (
   update {schema}.deliveries d
   set status = 'processing', attempts = d.attempts + 1, token = $2, locked_by = $3,
     locked_until = clock_timestamp() + $4 * interval '1 microsecond', updated_at = clock_timestamp()
-  from chosen c
-  where d.subscription = $1 and d.seq = c.seq
+  where d.subscription = $1 and d.seq = any (array (select seq from chosen))
   returning d.seq, d.key, d.attempts, d.solo, d.edited_payload
 )
 select {columns}, c.key as order_key, c.attempts, c.solo, c.edited_payload
 from claimed c
-join {schema}.events e on e.seq = c.seq
+cross join lateral (select * from {schema}.events e where e.seq = c.seq limit 1) e
 order by e.seq

@@ -23,6 +23,5 @@ set status = case when d.solo and d.attempts >= $2 then 'dead' else 'pending' en
     then 'the worker ' || coalesce(d.locked_by, '?') || ' was lost during attempt ' || d.attempts else d.last_error end,
   history = case when d.solo then d.history || jsonb_build_object('attempt', d.attempts, 'at', clock_timestamp(),
     'worker', d.locked_by, 'outcome', 'lost', 'error', null) else d.history end
-from expired x
-where d.subscription = $1 and d.seq = x.seq
+where d.subscription = $1 and d.seq = any (array (select seq from expired))
 returning d.key, d.status

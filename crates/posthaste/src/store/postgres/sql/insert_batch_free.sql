@@ -1,5 +1,5 @@
 -- Claims a page where any number of workers claim side by side (order `none`): inserting `number + 1` is the
--- compare-and-set. Commits synchronously, as every claim.
+-- compare-and-set. Not with a filter that is no longer in force. Commits synchronously, as every claim.
 with sync as (
   select set_config('synchronous_commit', 'on', true) from {schema}.lanes l
   where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.stop_mark is not distinct from $21
@@ -14,5 +14,6 @@ select $1, $2, $3, $5, $6, coalesce($7, (select id from mark)), $8, $9, $10, $11
   case when $13 then null else $4::uuid end, $19, clock_timestamp() + $20 * interval '1 microsecond',
   case when $13 then clock_timestamp() end
 from sync
+where exists (select 1 from {schema}.subscriptions s where s.id = $1 and s.filter_version = $12)
 on conflict do nothing
 returning hi

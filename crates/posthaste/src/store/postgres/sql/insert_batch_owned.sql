@@ -1,11 +1,12 @@
 -- Claims a page in a lane that has one owner: locks the lane's row, checks the token, and inserts `number + 1`, all in
--- one transaction. Commits synchronously before the first send, which also flushes the producers' commits it read.
+-- one transaction; not with a filter that is no longer in force. Commits synchronously before the first send, which also flushes the producers' commits it read.
 with sync as (
   select set_config('synchronous_commit', 'on', true)
 ), owned as (
   select 1 from {schema}.lanes l, sync
   where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.token = $4
     and l.stop_mark is not distinct from $21
+    and exists (select 1 from {schema}.subscriptions s where s.id = $1 and s.filter_version = $12)
   for update of l
 ), mark as (
   insert into {schema}.marks (snapshot, floor_seq, floor_xid, ceil_seq, steps)

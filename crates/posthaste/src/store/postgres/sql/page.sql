@@ -1,14 +1,9 @@
 -- A page of a window: events visible in `hi` and not in `lo`, in seq order. Main branch by the primary key; late branch
 -- (transactions that were running in `lo`) by the primary key within its bounds. Locks nothing.
 -- `blocked`: an earlier event of the key is still a delivery. `elsewhere`: the event has a delivery of its own.
-select {columns},
-  case when present.deliveries then exists (
-    select 1 from {schema}.deliveries d
-    where d.subscription = $1 and d.key = e.key and d.seq < e.seq and (d.status <> 'dead' or $15)
-  ) else false end as blocked,
-  case when present.deliveries then exists (
-    select 1 from {schema}.deliveries d where d.subscription = $1 and d.seq = e.seq
-  ) else false end as elsewhere,
+-- The probes into deliveries are lateral with a LIMIT, so that the planner cannot turn them into a hash of the table, and
+-- they are made only if the subscription has any delivery at all.
+select {columns}, blocker.seq is not null as blocked, own.seq is not null as elsewhere,
   case when e.available_at > clock_timestamp()
     then (extract(epoch from e.available_at - clock_timestamp()) * 1000000)::bigint end as wait
 from (
@@ -24,6 +19,19 @@ from (
     where e.seq > $12 and e.seq <= $13 and e.xid = any ($14::text[]::xid8[]) and {wanted}
     order by e.seq limit $16
   )
-) e, (select exists (select 1 from {schema}.deliveries d where d.subscription = $1) as deliveries) present
+) e
+left join (
+  select d.seq from {schema}.deliveries d where d.subscription = $1 order by d.subscription, d.seq limit 1
+) present on true
+left join lateral (
+  select d.seq from {schema}.deliveries d
+  where present.seq is not null and d.subscription = $1 and d.key = e.key and d.seq < e.seq and (d.status <> 'dead' or $15)
+  limit 1
+) blocker on true
+left join lateral (
+  select d.seq from {schema}.deliveries d
+  where present.seq is not null and d.subscription = $1 and d.seq = e.seq
+  limit 1
+) own on true
 order by e.seq
 limit $16

@@ -3,6 +3,7 @@ with expired as (
   select b.subscription, b.generation, b.lane, b.number
   from {schema}.batches b
   where b.subscription = $1 and b.finished_at is null and (b.token is null or b.locked_until < clock_timestamp())
+    and (b.generation, b.lane, b.number) >= ($5, 0, $6)
   order by b.generation, b.lane, b.number
   limit 1
   for update of b skip locked

@@ -1,5 +1,7 @@
 //! Every statement of the catalogue prepares on every supported server.
 
+mod plans;
+
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::PgStore;
@@ -13,7 +15,7 @@ fn urls() -> Vec<String> {
 }
 
 /// A migrated schema of its own, with a name that differs from the default: nothing may depend on it.
-async fn store(url: &str) -> PgStore {
+pub(super) async fn store(url: &str) -> PgStore {
     let schema = SchemaName::parse(&format!("statements_{:08x}", fastrand::u32(..))).unwrap();
     let store = PgStore::new(sqlx::PgPool::connect(url).await.unwrap(), schema);
     store.run_migrations().await.unwrap();

@@ -1,0 +1,144 @@
+//! Order: by key, none, strict; and what a slow or failing event may hold up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use posthaste::{ClaimBy, Event, NewEvent, Order, Outcome, Start};
+use tokio::sync::Semaphore;
+
+use super::{Backend, Script, assert_key, event, numbered, of_key, quick, until};
+use crate::ledger::Ledger;
+
+/// Every third event fails once or twice; each key is still delivered in order, nothing twice.
+pub async fn key_order_holds_through_failures(db: &impl Backend) {
+    for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
+        let script = Script::new(|event, attempt| match event.seq % 3 {
+            0 if attempt <= 1 + u32::from(event.seq % 2 == 0) => Outcome::retry("not yet"),
+            _ => Outcome::Delivered,
+        });
+        let subscription =
+            quick(claim_by.as_str()).claim_by(claim_by).start(Start::Now).settings(|s| s.batch_size = 7);
+        let worker = db.posthaste().handler(subscription, script.clone()).start().await.expect("start");
+        for n in 0..20 {
+            let round = ["a", "b", "c", "d"].map(|key| event(key, &format!("{key}-{n:05}")));
+            db.commit(round.into()).await;
+        }
+        script.accepted.wait_for(80).await;
+        worker.stop().await;
+        for key in ["a", "b", "c", "d"] {
+            assert_key(&script.accepted, key, 20);
+        }
+        assert_eq!(db.deliveries(claim_by.as_str()).await, []);
+    }
+}
+
+/// Even events of the same key pass one that fails.
+pub async fn without_order_a_failing_event_holds_nobody(db: &impl Backend) {
+    let open = Arc::new(AtomicBool::new(false));
+    let gate = open.clone();
+    let script = Script::new(move |event, _| match event.text() {
+        Some("k-00000") if !gate.load(Ordering::SeqCst) => Outcome::retry("not yet"),
+        _ => Outcome::Delivered,
+    });
+    let subscription = quick("s").order(Order::None).settings(|s| s.max_attempts = 1000);
+    let worker = db.posthaste().handler(subscription, script.clone()).start().await.expect("start");
+    db.commit(numbered("k", 30)).await;
+    script.accepted.wait_for(29).await;
+    open.store(true, Ordering::SeqCst);
+    script.accepted.wait_for(30).await;
+    worker.stop().await;
+    assert_eq!(script.accepted.texts().last().map(String::as_str), Some("k-00000"));
+}
+
+/// Nothing starts while the head fails, whatever its key.
+pub async fn strict_order_holds_everything_behind_a_failing_event(db: &impl Backend) {
+    let script = Script::new(|event, attempt| match event.text() {
+        Some("b") if attempt < 4 => Outcome::retry("not yet"),
+        _ => Outcome::Delivered,
+    });
+    let worker =
+        db.posthaste().handler(quick("s").order(Order::Strict), script.clone()).start().await.expect("start");
+    db.commit(["a", "b", "c", "d"].map(|body| event(body, body)).into()).await;
+    script.accepted.wait_for(4).await;
+    worker.stop().await;
+    assert_eq!(script.attempts.texts(), ["a", "b", "b", "b", "b", "c", "d"]);
+}
+
+/// The limit ends the wait: dead, with its reason, and on.
+pub async fn strict_order_goes_on_after_a_dead_letter(db: &impl Backend) {
+    let script = Script::new(|event, _| match event.text() {
+        Some("b") => Outcome::retry("broken"),
+        Some("d") => Outcome::dead("rejected"),
+        _ => Outcome::Delivered,
+    });
+    let subscription = quick("s").order(Order::Strict).settings(|s| s.max_attempts = 3);
+    let worker = db.posthaste().handler(subscription, script.clone()).start().await.expect("start");
+    db.commit(["a", "b", "c", "d", "e"].map(|body| event(body, body)).into()).await;
+    script.accepted.wait_for(3).await;
+    worker.stop().await;
+    assert_eq!(script.attempts.texts(), ["a", "b", "b", "b", "c", "d", "e"]);
+    let dead = db.deliveries("s").await;
+    assert!(dead.iter().all(|delivery| delivery.status == "dead"));
+    assert_eq!(dead.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), [3, 1]);
+    assert!(dead[0].last_error.as_deref().is_some_and(|error| error.contains("broken")));
+}
+
+/// Thousands of other events pass a key that hangs; then it goes on in order. What waits is kept in the database.
+pub async fn a_slow_key_stops_no_other_key_and_is_not_kept_in_memory(db: &impl Backend) {
+    const OTHERS: usize = 1500;
+    for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
+        let (ledger, gate, started) =
+            (Ledger::default(), Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let handler = {
+            let (ledger, gate, started) = (ledger.clone(), gate.clone(), started.clone());
+            move |event: Arc<Event>| {
+                let (ledger, gate, started) = (ledger.clone(), gate.clone(), started.clone());
+                async move {
+                    if event.key.as_deref() == Some("slow") {
+                        started.fetch_add(1, Ordering::SeqCst);
+                        gate.acquire().await.expect("open").forget();
+                    }
+                    ledger.accept(&event);
+                }
+            }
+        };
+        let subscription = quick(claim_by.as_str()).claim_by(claim_by).start(Start::Now).settings(|s| {
+            s.batch_size = 100;
+            s.concurrency = 4;
+        });
+        let worker = db.posthaste().handler(subscription, handler).start().await.expect("start");
+        let mut events: Vec<NewEvent> = numbered("slow", 60);
+        let others = (0..OTHERS).map(|n| {
+            let (key, place) = (n % 5, n / 5);
+            event(&format!("o{key}"), &format!("o{key}-{place:05}"))
+        });
+        events.extend(others);
+        // The slow ones lie among the others, a few in every page.
+        events.sort_by_key(|_| 0);
+        let mut mixed = Vec::new();
+        let rest = events.split_off(60);
+        let mut slow = events.into_iter();
+        for (n, other) in rest.into_iter().enumerate() {
+            if n % 25 == 0 {
+                mixed.extend(slow.next());
+            }
+            mixed.push(other);
+        }
+        db.commit(mixed).await;
+        ledger.wait_for(OTHERS).await;
+        assert_eq!(started.load(Ordering::SeqCst), 1, "one event of the slow key is under way");
+        until("all that wait behind it are in the database", async || {
+            db.deliveries(claim_by.as_str()).await.len() == 60
+        })
+        .await;
+        assert!(of_key(&ledger, "slow").is_empty());
+        gate.add_permits(60);
+        ledger.wait_for(OTHERS + 60).await;
+        worker.stop().await;
+        assert_key(&ledger, "slow", 60);
+        for key in 0..5 {
+            assert_key(&ledger, &format!("o{key}"), OTHERS / 5);
+        }
+        assert_eq!(db.deliveries(claim_by.as_str()).await, []);
+    }
+}

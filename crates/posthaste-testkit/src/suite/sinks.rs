@@ -1,0 +1,142 @@
+//! Sinks: pages, marks, and key order across partial failures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use posthaste::{ClaimBy, Order, Outcome, Page, Sink, Start};
+
+use super::{Backend, Script, assert_key, event, numbered, quick, until};
+
+/// Obeys the contract: once an event of a key was not delivered, the later ones of that key are left unmarked.
+struct Careful(Script);
+
+#[async_trait]
+impl Sink for Careful {
+    async fn deliver(&self, page: &mut Page) {
+        let mut failed: Vec<Option<String>> = Vec::new();
+        for index in 0..page.events().len() {
+            let event = page.events()[index].clone();
+            if event.key.is_some() && failed.contains(&event.key) {
+                continue;
+            }
+            let outcome = self.0.attempt(&event);
+            if outcome != Outcome::Delivered {
+                failed.push(event.key.clone());
+            }
+            page.mark(index, outcome);
+        }
+    }
+}
+
+/// Delivered, retry, dead and unmarked, each as it says.
+pub async fn a_page_is_settled_mark_by_mark(db: &impl Backend) {
+    struct ByText(Script);
+    #[async_trait]
+    impl Sink for ByText {
+        async fn deliver(&self, page: &mut Page) {
+            for index in 0..page.events().len() {
+                let event = page.events()[index].clone();
+                let outcome = self.0.attempt(&event);
+                if !(event.text() == Some("unmarked") && outcome != Outcome::Delivered) {
+                    page.mark(index, outcome);
+                }
+            }
+        }
+    }
+    let script = Script::new(|event, attempt| match (event.text(), attempt) {
+        (Some("retry" | "unmarked"), 1) => Outcome::retry("once"),
+        (Some("dead"), _) => Outcome::dead("rejected"),
+        _ => Outcome::Delivered,
+    });
+    let worker = db.posthaste().sink(quick("s"), ByText(script.clone())).start().await.expect("start");
+    let texts = ["good", "retry", "dead", "unmarked", "fine"];
+    db.commit(texts.map(|text| event(text, text)).into()).await;
+    script.accepted.wait_for(4).await;
+    worker.stop().await;
+    assert_eq!(script.attempts.len(), 7);
+    let rows = db.deliveries("s").await;
+    assert_eq!(rows.iter().map(|row| row.last_error.as_deref()).collect::<Vec<_>>(), [Some("rejected")]);
+}
+
+/// Failures in the middle of pages reorder nothing and repeat nothing.
+pub async fn pages_keep_key_order_through_partial_failures(db: &impl Backend) {
+    for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
+        let script = Script::new(|event, attempt| match event.seq % 5 {
+            0 if attempt < 3 => Outcome::retry("not yet"),
+            _ => Outcome::Delivered,
+        });
+        let subscription =
+            quick(claim_by.as_str()).claim_by(claim_by).start(Start::Now).settings(|s| s.batch_size = 8);
+        let worker = db.posthaste().sink(subscription, Careful(script.clone())).start().await.expect("start");
+        for n in 0..25 {
+            db.commit(["a", "b", "c"].map(|key| event(key, &format!("{key}-{n:05}"))).into()).await;
+        }
+        script.accepted.wait_for(75).await;
+        worker.stop().await;
+        for key in ["a", "b", "c"] {
+            assert_key(&script.accepted, key, 25);
+        }
+        assert_eq!(db.deliveries(claim_by.as_str()).await, []);
+    }
+}
+
+/// The first of a key meets a closed door and is marked so; the rest of the page is left unmarked, as the contract says.
+pub async fn an_unavailable_sink_that_leaves_the_rest_unmarked_keeps_key_order(db: &impl Backend) {
+    for (order, claim_by) in [(Order::Key, ClaimBy::Batch), (Order::Key, ClaimBy::Event)] {
+        let outages = Arc::new(AtomicUsize::new(3));
+        let left = outages.clone();
+        let script = Script::new(move |event, _| {
+            let fails = event.text() == Some("k-00002") && left.load(Ordering::SeqCst) > 0;
+            if fails {
+                left.fetch_sub(1, Ordering::SeqCst);
+                return Outcome::unavailable("connection refused");
+            }
+            Outcome::Delivered
+        });
+        let subscription = quick(claim_by.as_str()).order(order).claim_by(claim_by).start(Start::Now);
+        let worker = db.posthaste().sink(subscription, Careful(script.clone())).start().await.expect("start");
+        db.commit(numbered("k", 10)).await;
+        script.accepted.wait_for(10).await;
+        worker.stop().await;
+        assert_key(&script.accepted, "k", 10);
+        assert_eq!(outages.load(Ordering::SeqCst), 0);
+        until("nothing is left", async || db.deliveries(claim_by.as_str()).await.is_empty()).await;
+    }
+}
+
+/// One event is refused, then the connection breaks: what follows the refused one must not overtake it.
+pub async fn a_sink_that_goes_away_after_a_failure_keeps_key_order(db: &impl Backend) {
+    struct Breaks(Script);
+    #[async_trait]
+    impl Sink for Breaks {
+        async fn deliver(&self, page: &mut Page) {
+            for index in 0..page.events().len() {
+                let outcome = self.0.attempt(&page.events()[index].clone());
+                let failed = outcome != Outcome::Delivered;
+                page.mark(index, outcome);
+                if failed {
+                    page.mark_rest(&Outcome::unavailable("the connection broke"));
+                    return;
+                }
+            }
+        }
+    }
+    for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
+        let script = Script::new(|event, attempt| match event.text() {
+            Some("k-00003") if attempt < 3 => {
+                Outcome::retry_after(std::time::Duration::from_millis(700), "refused")
+            }
+            _ => Outcome::Delivered,
+        });
+        let subscription = quick(claim_by.as_str()).claim_by(claim_by).start(Start::Now);
+        let worker = db.posthaste().sink(subscription, Breaks(script.clone())).start().await.expect("start");
+        let mut events = numbered("k", 8);
+        events.extend(numbered("other", 4));
+        db.commit(events).await;
+        script.accepted.wait_for(12).await;
+        worker.stop().await;
+        assert_key(&script.accepted, "k", 8);
+        assert_key(&script.accepted, "other", 4);
+    }
+}
