@@ -14,6 +14,7 @@ use crate::id::{SchemaName, WorkerName};
 use crate::observe::Bell;
 use crate::sink::{Handler, IntoOutcome, Receiver, Sink};
 use crate::store::Store;
+use crate::store::admin::AdminStore;
 use crate::subscription::{ClaimBy, Order, Subscription};
 #[cfg(feature = "postgres")]
 use crate::transactional::InTransaction;
@@ -24,6 +25,8 @@ use crate::worker::WorkerBuilder;
 #[derive(Debug, Clone)]
 pub struct Posthaste {
     pub(crate) store: Arc<dyn Store>,
+    /// `None` for a store that cannot be operated yet.
+    pub(crate) admin_store: Option<Arc<dyn AdminStore>>,
     log: Log,
     limits: Limits,
     door: Arc<Doorkeeper>,
@@ -42,19 +45,21 @@ impl Posthaste {
     #[cfg(feature = "postgres")]
     pub fn postgres_in(pool: sqlx::PgPool, schema: SchemaName) -> Self {
         let store = crate::store::postgres::PgStore::new(pool, schema);
-        Self::open(Arc::new(store.clone()), Database::Postgres(store))
+        let admin_store: Arc<dyn AdminStore> = Arc::new(store.clone());
+        Self::open(Arc::new(store.clone()), Some(admin_store), Database::Postgres(store))
     }
 
     /// A log in a SQLite database. Open the pool with [`sqlite_options`](crate::sqlite_options).
     #[cfg(feature = "sqlite")]
     pub fn sqlite(pool: sqlx::SqlitePool) -> Self {
         let store = crate::store::sqlite::SqliteStore::new(pool);
-        Self::open(Arc::new(store.clone()), Database::Sqlite(store))
+        Self::open(Arc::new(store.clone()), None, Database::Sqlite(store))
     }
 
-    fn open(store: Arc<dyn Store>, database: Database) -> Self {
+    fn open(store: Arc<dyn Store>, admin_store: Option<Arc<dyn AdminStore>>, database: Database) -> Self {
         Self {
             store,
+            admin_store,
             log: Log(database),
             limits: Limits::default(),
             door: Arc::new(Doorkeeper::new()),
@@ -67,6 +72,10 @@ impl Posthaste {
     pub fn with_limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.limits);
         self
+    }
+
+    pub(crate) fn max_payload(&self) -> usize {
+        self.limits.max_payload
     }
 
     /// Creates Posthaste's tables or brings them up to date. Safe to call at every start and from many processes.

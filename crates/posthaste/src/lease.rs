@@ -207,7 +207,7 @@ pub struct Attempt {
     pub at: DateTime<Utc>,
     /// Who made it.
     pub worker: Option<String>,
-    /// How it ended: `retry`, `dead`, or `lost` when the worker's lease ran out.
+    /// How it ended: `retry`, `dead`, `lost` when the worker's lease ran out, or `revived` by a person.
     pub outcome: String,
     /// What went wrong.
     pub error: Option<String>,

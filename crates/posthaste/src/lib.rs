@@ -27,6 +27,10 @@ mod transactional;
 mod worker;
 mod handle;
 
+// 5 admin: what people, the CLI and the dashboard speak to
+pub mod admin;
+
+pub use admin::Admin;
 pub use claim::{Claimed, Claims};
 pub use enqueue::Producer;
 pub use error::{Error, ErrorKind, InvalidEvent, Result};

@@ -73,15 +73,6 @@ impl DeliveryStatus {
             Self::Dead => "dead",
         }
     }
-
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        match word {
-            "pending" => Some(Self::Pending),
-            "processing" => Some(Self::Processing),
-            "dead" => Some(Self::Dead),
-            _ => None,
-        }
-    }
 }
 
 /// What happens to a delivery.

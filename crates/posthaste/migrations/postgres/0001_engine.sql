@@ -136,6 +136,8 @@ create table {schema}.batches (
   retry_count integer not null default 0,
   retry_after timestamptz,
   last_error text,
+  -- Never changes: tells this row from one of the same number that a fail-over has undone.
+  inserted_at timestamptz not null default clock_timestamp(),
   claimed_at timestamptz not null default clock_timestamp(),
   finished_at timestamptz,
   primary key (subscription, generation, lane, number)
@@ -173,6 +175,8 @@ create index deliveries_leased on {schema}.deliveries (subscription, locked_unti
 create index deliveries_dead on {schema}.deliveries (subscription, seq) where status = 'dead';
 create index deliveries_key on {schema}.deliveries (subscription, key, seq) where key is not null;
 create index deliveries_event on {schema}.deliveries (seq);
+-- Only rows that wait pay for it; counting them must not walk over the dead.
+create index deliveries_parked on {schema}.deliveries (subscription, key, seq) where parked;
 
 -- Who is alive, so that workers can share the lanes fairly.
 create table {schema}.workers (
@@ -181,6 +185,18 @@ create table {schema}.workers (
   seen_until timestamptz not null,
   primary key (subscription, name)
 ) with (fillfactor = 50);
+
+-- What people did: every verb of the admin module leaves a line, with what it took away.
+create table {schema}.operations (
+  id bigint generated always as identity primary key,
+  at timestamptz not null default clock_timestamp(),
+  who text not null,
+  verb text not null,
+  subscription text,
+  seq bigint,
+  event_id uuid,
+  detail jsonb not null default '{}'
+);
 
 -- Takes a mark. Must run in a transaction of its own that has no xid yet, with READ COMMITTED, so that every step has
 -- its own snapshot: with an xid drawn before step 1, events that this transaction enqueues would be lost.
@@ -326,13 +342,13 @@ end $$;
 -- visible in `hi` up to `pos`.
 create view {schema}.progress as
   select l.subscription, l.generation, l.lane, l.lanes, l.finished_at is not null as finished,
-    coalesce(b.number, 0) as number,
+    coalesce(b.number, 0) as number, b.inserted_at,
     case when b.number is null then l.start_mark when b.closes_window then b.hi else b.lo end as lo,
     case when not b.closes_window then b.hi end as hi,
     case when not b.closes_window then b.seq_to else 0 end as pos
   from {schema}.lanes l
   left join lateral (
-    select n.number, n.lo, n.hi, n.seq_to, n.closes_window from {schema}.batches n
+    select n.number, n.inserted_at, n.lo, n.hi, n.seq_to, n.closes_window from {schema}.batches n
     where n.subscription = l.subscription and n.generation = l.generation and n.lane = l.lane
     order by n.number desc limit 1
   ) b on true;
@@ -344,54 +360,166 @@ create function {schema}.lane_of(key text, seq bigint, lanes integer) returns in
     else (((coalesce(hashtextextended(key collate "C", 0), seq) % lanes) + lanes) % lanes)::integer end
 $$;
 
--- For people and for plain SQL: every event with its state in every subscription that wants it.
-create view {schema}.event_status as
-  select s.name as subscription, e.seq, e.id, e.namespace, e.topic, e.event_type, e.key, e.aggregate_type,
-    e.aggregate_id, e.tenant_id, e.dedupe_key, e.content_type, e.headers,
-    case when e.content_type like '%json%' then convert_from(e.payload, 'UTF8') else encode(e.payload, 'base64') end
-      as payload,
-    case
-      when d.seq is not null then d.status
-      when open_batch.number is not null then 'processing'
-      when behind.lane is not null then 'delivered'
-      else 'pending'
-    end as status,
-    coalesce(d.attempts, case when open_batch.number is not null then open_batch.retry_count end, 0) as attempts,
-    coalesce(d.next_attempt_at, open_batch.retry_after, e.available_at, e.created_at) as next_attempt_at,
-    coalesce(d.parked, false) as parked,
-    coalesce(d.locked_by, open_batch.locked_by) as locked_by,
-    coalesce(d.locked_until, open_batch.locked_until) as locked_until,
-    coalesce(d.last_error, open_batch.last_error) as last_error,
-    e.available_at, e.created_at
-  from {schema}.subscriptions s
+-- A seq that lies below everything a mark leaves unseen: the floor, unless transactions were running whose events may lie
+-- deeper. The steps bound how deep.
+create function {schema}.unseen_after(
+  snapshot pg_snapshot, floor_seq bigint, floor_xid xid8, steps bigint[], replay_from bigint
+) returns bigint language sql immutable as $$
+  select least(floor_seq, replay_from - 1, case when running.oldest is not null then coalesce(
+    (select max(steps[i + 1]) from generate_series(1, cardinality(steps), 2) i where steps[i] < running.oldest), 0) end)
+  from (
+    select least(min((x::text)::bigint), case when pg_snapshot_xmax(snapshot) < floor_xid
+      then (pg_snapshot_xmax(snapshot)::text)::bigint end) as oldest
+    from pg_snapshot_xip(snapshot) x where x <> floor_xid
+  ) running
+$$;
+
+-- Whether a mark has an event behind it.
+create function {schema}.behind(xid xid8, seq bigint, snapshot pg_snapshot, replay_from bigint) returns boolean
+language sql immutable as $$
+  select pg_visible_in_snapshot(xid, snapshot) and (replay_from is null or seq < replay_from)
+$$;
+
+-- Where each lane of the generation that is at work stands, marks included. A lane of it that has finished waits at its
+-- stop mark for the others.
+create view {schema}.positions as
+  select p.subscription, p.generation, p.lane, p.lanes, p.number, p.pos,
+    lo.id as lo_id, lo.snapshot as lo_snapshot, lo.floor_seq as lo_floor_seq, lo.floor_xid as lo_floor_xid,
+    lo.ceil_seq as lo_ceil_seq, lo.steps as lo_steps, lo.replay_from as lo_replay_from,
+    hi.id as hi_id, hi.snapshot as hi_snapshot, hi.floor_seq as hi_floor_seq, hi.floor_xid as hi_floor_xid,
+    hi.ceil_seq as hi_ceil_seq, hi.steps as hi_steps, hi.replay_from as hi_replay_from,
+    {schema}.unseen_after(lo.snapshot, lo.floor_seq, lo.floor_xid, lo.steps, lo.replay_from) as unseen_after
+  from {schema}.progress p
+  join {schema}.marks lo on lo.id = p.lo
+  left join {schema}.marks hi on hi.id = p.hi
+  where p.generation = (
+    select min(a.generation) from {schema}.lanes a where a.subscription = p.subscription and a.finished_at is null
+  );
+
+-- What each lane still needs of the log: everything that is not behind the start of its oldest unfinished window.
+create view {schema}.needs as
+  select p.subscription, p.generation, p.lane, m.snapshot, m.replay_from, m.ceil_seq,
+    {schema}.unseen_after(m.snapshot, m.floor_seq, m.floor_xid, m.steps, m.replay_from) as unseen_after
+  from {schema}.progress p
+  left join lateral (
+    select b.lo from {schema}.batches b
+    where b.subscription = p.subscription and b.generation = p.generation and b.lane = p.lane and b.finished_at is null
+    order by b.number limit 1
+  ) oldest on true
+  join {schema}.marks m on m.id = coalesce(oldest.lo, p.lo)
+  where not p.finished;
+
+-- The same with what the subscription wants and where it began: everything small that a question about events needs.
+create view {schema}.readers as
+  select p.*, s.name, f.namespaces, f.topics, f.event_types, f.tenants, start.snapshot as start_snapshot,
+    start.replay_from as start_replay_from
+  from {schema}.positions p
+  join {schema}.subscriptions s on s.id = p.subscription
   join {schema}.filters f on f.subscription = s.id and f.version = s.filter_version
-  join {schema}.events e on (f.namespaces is null or e.namespace = any (f.namespaces))
+  join {schema}.lanes began on began.subscription = s.id and began.generation = 1 and began.lane = 0
+  join {schema}.marks start on start.id = began.start_mark;
+
+-- The events of batches that are not settled yet. `held`: the head of a batch in `strict` order, tried before.
+create view {schema}.open_events as
+  select s.id as subscription_id, s.name, e.*, b.locked_by, b.locked_until, b.last_error, b.retry_count, b.retry_after,
+    head.held
+  from {schema}.batches b
+  join {schema}.subscriptions s on s.id = b.subscription
+  join {schema}.filters f on f.subscription = s.id and f.version = b.filter_version
+  join {schema}.lanes l on l.subscription = b.subscription and l.generation = b.generation and l.lane = b.lane
+  join {schema}.marks lo on lo.id = b.lo
+  join {schema}.marks hi on hi.id = b.hi
+  join {schema}.events e on e.seq between b.seq_from and b.seq_to and e.seq > b.done_to
+    and {schema}.lane_of(e.key, e.seq, l.lanes) = b.lane
+    and pg_visible_in_snapshot(e.xid, hi.snapshot) and not {schema}.behind(e.xid, e.seq, lo.snapshot, lo.replay_from)
+    and (f.namespaces is null or e.namespace = any (f.namespaces))
     and (f.topics is null or e.topic = any (f.topics))
     and (f.event_types is null or e.event_type = any (f.event_types))
     and (f.tenants is null or e.tenant_id = any (f.tenants))
-  left join {schema}.deliveries d on d.subscription = s.id and d.seq = e.seq
-  left join lateral (
-    select b.number, b.locked_by, b.locked_until, b.last_error, b.retry_count, b.retry_after
-    from {schema}.batches b
-    join {schema}.lanes bl on bl.subscription = b.subscription and bl.generation = b.generation and bl.lane = b.lane
-    join {schema}.marks blo on blo.id = b.lo
-    join {schema}.marks bhi on bhi.id = b.hi
-    where b.subscription = s.id and b.finished_at is null and e.seq between b.seq_from and b.seq_to and e.seq > b.done_to
-      and {schema}.lane_of(e.key, e.seq, bl.lanes) = b.lane
-      and pg_visible_in_snapshot(e.xid, bhi.snapshot)
-      and (not pg_visible_in_snapshot(e.xid, blo.snapshot) or e.seq >= blo.replay_from)
-    limit 1
-  ) open_batch on true
-  left join lateral (
-    select p.lane
-    from {schema}.progress p
-    join {schema}.marks lo on lo.id = p.lo
-    left join {schema}.marks hi on hi.id = p.hi
-    where p.subscription = s.id and not p.finished and {schema}.lane_of(e.key, e.seq, p.lanes) = p.lane
-      and ((pg_visible_in_snapshot(e.xid, lo.snapshot) and e.seq < coalesce(lo.replay_from, e.seq + 1))
-        or (hi.id is not null and pg_visible_in_snapshot(e.xid, hi.snapshot) and e.seq <= p.pos))
-    limit 1
-  ) behind on true;
+  cross join lateral (
+    select b.retry_count > 0 and not exists (
+      select 1 from {schema}.events w
+      where w.seq between b.seq_from and e.seq - 1 and w.seq > b.done_to
+        and {schema}.lane_of(w.key, w.seq, l.lanes) = b.lane
+        and pg_visible_in_snapshot(w.xid, hi.snapshot) and not {schema}.behind(w.xid, w.seq, lo.snapshot, lo.replay_from)
+        and (f.namespaces is null or w.namespace = any (f.namespaces))
+        and (f.topics is null or w.topic = any (f.topics))
+        and (f.event_types is null or w.event_type = any (f.event_types))
+        and (f.tenants is null or w.tenant_id = any (f.tenants))
+    ) as held
+    offset 0
+  ) head
+  where b.finished_at is null;
+
+-- The body for people: text where it is text, else base64. Never fails.
+create function {schema}.readable(payload bytea, content_type text) returns text language plpgsql immutable as $$
+begin
+  if content_type ~ 'json|text|xml' then
+    return convert_from(payload, 'UTF8');
+  end if;
+  return encode(payload, 'base64');
+exception when others then
+  return encode(payload, 'base64');
+end $$;
+
+-- For people and for plain SQL: every event with its state in every subscription that wants it. Four branches, each
+-- with a constant status or a short list behind it, so that a question about pending or dead events never walks over
+-- what was delivered; conditions on the event itself reach into every branch. The events come last in each join: with
+-- this many tables the planner keeps the order as written.
+create view {schema}.event_status as
+  select subscription, seq, id, namespace, topic, event_type, key, aggregate_type, aggregate_id, tenant_id, dedupe_key,
+    content_type, headers, {schema}.readable(payload, content_type) as payload, status, attempts,
+    coalesce(next_attempt_at, available_at, created_at) as next_attempt_at, parked, locked_by, locked_until, last_error,
+    available_at, created_at
+  from (
+    select s.name as subscription,
+      e.seq, e.id, e.namespace, e.topic, e.event_type, e.key, e.aggregate_type, e.aggregate_id, e.tenant_id,
+      e.dedupe_key, e.content_type, e.headers, e.payload, e.available_at, e.created_at,
+      d.status, d.attempts, d.next_attempt_at, d.parked, d.locked_by, d.locked_until, d.last_error
+    from {schema}.deliveries d
+    join {schema}.subscriptions s on s.id = d.subscription
+    join {schema}.events e on e.seq = d.seq
+    union all
+    select o.name,
+      o.seq, o.id, o.namespace, o.topic, o.event_type, o.key, o.aggregate_type, o.aggregate_id, o.tenant_id,
+      o.dedupe_key, o.content_type, o.headers, o.payload, o.available_at, o.created_at,
+      case when o.held and o.retry_after > now() then 'pending' else 'processing' end,
+      case when o.held then o.retry_count else 0 end, case when o.held then o.retry_after end, false, o.locked_by,
+      o.locked_until, case when o.held then o.last_error end
+    from {schema}.open_events o
+    where not exists (select 1 from {schema}.deliveries d where d.subscription = o.subscription_id and d.seq = o.seq)
+    union all
+    select r.name,
+      e.seq, e.id, e.namespace, e.topic, e.event_type, e.key, e.aggregate_type, e.aggregate_id, e.tenant_id,
+      e.dedupe_key, e.content_type, e.headers, e.payload, e.available_at, e.created_at,
+      'pending', 0, null, false, null, null, null
+    from {schema}.readers r
+    join {schema}.events e on e.seq > r.unseen_after and {schema}.lane_of(e.key, e.seq, r.lanes) = r.lane
+      and (r.namespaces is null or e.namespace = any (r.namespaces))
+      and (r.topics is null or e.topic = any (r.topics))
+      and (r.event_types is null or e.event_type = any (r.event_types))
+      and (r.tenants is null or e.tenant_id = any (r.tenants))
+    where not {schema}.behind(e.xid, e.seq, r.start_snapshot, r.start_replay_from)
+      and not {schema}.behind(e.xid, e.seq, r.lo_snapshot, r.lo_replay_from)
+      and (r.hi_id is null or e.seq > r.pos or not pg_visible_in_snapshot(e.xid, r.hi_snapshot))
+      and not exists (select 1 from {schema}.deliveries d where d.subscription = r.subscription and d.seq = e.seq)
+    union all
+    select r.name,
+      e.seq, e.id, e.namespace, e.topic, e.event_type, e.key, e.aggregate_type, e.aggregate_id, e.tenant_id,
+      e.dedupe_key, e.content_type, e.headers, e.payload, e.available_at, e.created_at,
+      'delivered', 0, null, false, null, null, null
+    from {schema}.readers r
+    join {schema}.events e on {schema}.lane_of(e.key, e.seq, r.lanes) = r.lane
+      and (r.namespaces is null or e.namespace = any (r.namespaces))
+      and (r.topics is null or e.topic = any (r.topics))
+      and (r.event_types is null or e.event_type = any (r.event_types))
+      and (r.tenants is null or e.tenant_id = any (r.tenants))
+    where not {schema}.behind(e.xid, e.seq, r.start_snapshot, r.start_replay_from)
+      and ({schema}.behind(e.xid, e.seq, r.lo_snapshot, r.lo_replay_from)
+        or (r.hi_id is not null and e.seq <= r.pos and pg_visible_in_snapshot(e.xid, r.hi_snapshot)))
+      and not exists (select 1 from {schema}.deliveries d where d.subscription = r.subscription and d.seq = e.seq)
+      and not exists (select 1 from {schema}.open_events o where o.subscription_id = r.subscription and o.seq = e.seq)
+  ) state;
 
 -- Rights. Nothing is open to everybody; a producer gets the one function, or what the Rust library writes itself.
 revoke all on function {schema}.enqueue from public;

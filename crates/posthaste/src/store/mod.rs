@@ -16,6 +16,7 @@ use crate::observe::Bell;
 use crate::subscription::Subscription;
 
 mod rows;
+pub(crate) mod admin;
 pub(crate) use rows::isolated;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;

@@ -86,11 +86,16 @@ pub(crate) fn order_key(claimed: &ClaimedEvent, reader: &Reader) -> Option<Strin
 
 /// An event of a batch that was lost before: to be claimed alone, from its first attempt on.
 pub(crate) fn isolated(claimed: &ClaimedEvent, reader: &Reader) -> Trouble {
+    Trouble { solo: true, ..left_over(claimed, reader) }
+}
+
+/// An event of a batch that was taken away from its worker: to be tried as if for the first time.
+pub(crate) fn left_over(claimed: &ClaimedEvent, reader: &Reader) -> Trouble {
     let settlement = match claimed.event.available_at {
         Some(until) if claimed.wait.is_some() => Settlement::Delay { until },
         _ => Settlement::Park,
     };
-    trouble(claimed, reader, settlement, 0, true)
+    trouble(claimed, reader, settlement, 0, false)
 }
 
 fn trouble(

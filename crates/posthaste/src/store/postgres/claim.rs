@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
@@ -82,7 +83,7 @@ impl PgStore {
     }
 
     /// Reads the events of a claimed page again: the window, the page and the filter's version name them exactly.
-    async fn reread_batch(
+    pub(super) async fn reread_batch(
         &self,
         conn: &mut PgConnection,
         reader: &Reader,
@@ -175,11 +176,11 @@ impl PgStore {
             return self.close_lane(&mut conn, reader, lane, owner).await;
         }
         if place.hi.is_none() && !self.open_window(&mut conn, lane, &mut place).await? {
-            // The moment to notice that the filter or the lanes were changed: an idle lane claims nothing that would.
-            let now = Box::new(self.load_cursor(&mut conn, reader, lane).await?);
-            let changed = (now.stop, now.filter_version) != (place.stop, place.filter_version);
-            *cursor = Cursor::Postgres(now);
-            return Ok(if changed { Fresh::Again } else { Fresh::Nothing });
+            let standing = self.where_it_stands(&mut conn, reader, lane, owner, &place).await?;
+            if matches!(standing, Fresh::Nothing) {
+                *cursor = Cursor::Postgres(place);
+            }
+            return Ok(standing);
         }
         let claim = Claim { reader, lane, owner, holder };
         let fresh = self.claim_next_page(&mut conn, &claim, &mut place).await?;
@@ -193,6 +194,36 @@ impl PgStore {
             Some(owner) if !self.still_owned(&mut conn, reader, lane, owner).await? => Ok(Fresh::LaneLost),
             _ => Ok(Fresh::Again),
         }
+    }
+
+    /// Nothing lies beyond the remembered place. Is it still the lane's? An idle claimer would notice neither a replay nor
+    /// a changed filter, nor a fail-over: then the pool just connects anew, to a server on which the last marks may never
+    /// have existed.
+    async fn where_it_stands(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+        place: &PgCursor,
+    ) -> Result<Fresh> {
+        let row = sqlx::query(self.sql.lane_stands.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(owner.map(|token| token.0))
+            .bind(place.number)
+            .bind(place.inserted_at)
+            .bind(place.stop)
+            .bind(place.filter_version)
+            .fetch_optional(conn)
+            .await
+            .map_err(Error::database(DOING))?;
+        Ok(match row {
+            Some(row) if row.get("owned") && row.get("same") => Fresh::Nothing,
+            Some(row) if row.get("owned") => Fresh::Again,
+            _ => Fresh::LaneLost,
+        })
     }
 
     /// Fixes the end of the next window, if there is a reason to open one. Looks first: an idle poll writes nothing.
@@ -248,10 +279,10 @@ impl PgStore {
     ) -> Result<Option<Fresh>> {
         let token = claim.owner.unwrap_or_else(Token::new);
         let finished = page.events.is_empty();
-        let Some(hi_id) = self.insert_batch(conn, claim, place, &hi, &page, token, finished).await? else {
+        let Some(inserted) = self.insert_batch(conn, claim, place, &hi, &page, token, finished).await? else {
             return Ok(None);
         };
-        advance(place, hi, hi_id, &page);
+        advance(place, hi, &inserted, &page);
         if finished {
             return Ok(Some(Fresh::Again));
         }
@@ -282,14 +313,14 @@ impl PgStore {
             self.lock_subscription(&mut tx, claim.reader).await?;
         }
         let owner = claim.owner.unwrap_or_else(Token::new);
-        let Some(hi_id) = self.insert_batch(&mut tx, claim, place, &hi, &page, owner, true).await? else {
+        let Some(inserted) = self.insert_batch(&mut tx, claim, place, &hi, &page, owner, true).await? else {
             return Ok(None);
         };
         let token = Token::new();
         let (events, troubles) = as_deliveries(&page.events, claim.reader, token);
         let written = self.insert_troubles(&mut tx, claim.reader, &troubles, claim.holder).await?;
         tx.commit().await.map_err(Error::database(DOING))?;
-        advance(place, hi, hi_id, &page);
+        advance(place, hi, &inserted, &page);
         let claims = events
             .into_iter()
             .filter(|(seq, _)| written.contains(seq))
@@ -304,7 +335,7 @@ impl PgStore {
         Ok(Some(if claims.is_empty() { Fresh::Again } else { Fresh::Deliveries(claims) }))
     }
 
-    /// The compare-and-set of a claim. Returns the stored `hi`, or `None` if it failed.
+    /// The compare-and-set of a claim. `None`: it failed.
     #[expect(clippy::too_many_arguments, reason = "the row it inserts has as many parts")]
     async fn insert_batch(
         &self,
@@ -315,13 +346,13 @@ impl PgStore {
         page: &Page,
         token: Token,
         finished: bool,
-    ) -> Result<Option<i64>> {
+    ) -> Result<Option<Inserted>> {
         let statement = match claim.owner {
             Some(_) => self.sql.insert_batch_owned.clone(),
             None => self.sql.insert_batch_free.clone(),
         };
         let seq = |claimed: Option<&ClaimedEvent>| claimed.map_or(place.pos, |claimed| claimed.event.seq);
-        sqlx::query_scalar(statement)
+        let row = sqlx::query(statement)
             .bind(claim.reader.id)
             .bind(claim.lane.generation)
             .bind(claim.lane.number)
@@ -343,9 +374,11 @@ impl PgStore {
             .bind(claim.holder.worker.as_str())
             .bind(micros(claim.holder.lease))
             .bind(place.stop)
+            .bind(place.inserted_at)
             .fetch_optional(conn)
             .await
-            .map_err(Error::database(DOING))
+            .map_err(Error::database(DOING))?;
+        Ok(row.map(|row| Inserted { hi: row.get("hi"), at: row.get("inserted_at") }))
     }
 
     /// The lane has read up to its stop mark: close it, once nothing of it is unfinished.
@@ -372,6 +405,13 @@ impl PgStore {
     }
 }
 
+/// What the compare-and-set wrote.
+struct Inserted {
+    /// The stored end of the window.
+    hi: i64,
+    at: DateTime<Utc>,
+}
+
 /// Who claims what.
 pub(super) struct Claim<'a> {
     reader: &'a Reader,
@@ -381,9 +421,11 @@ pub(super) struct Claim<'a> {
 }
 
 /// Moves the cursor past a claimed page.
-fn advance(place: &mut PgCursor, mut hi: Mark, hi_id: i64, page: &Page) {
-    hi.id = hi_id;
+fn advance(place: &mut PgCursor, mut hi: Mark, inserted: &Inserted, page: &Page) {
+    hi.id = inserted.hi;
     place.number += 1;
+    place.inserted_at = Some(inserted.at);
+    place.late_exhausted |= page.late_exhausted;
     if page.closes_window {
         place.lo = hi;
         place.hi = None;

@@ -40,6 +40,11 @@ impl PgStore {
         let declared =
             serde_json::to_value(subscription.settings).map_err(|e| Error::Corrupt(e.to_string()))?;
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        // Retention either sees the new subscription or is over before it begins.
+        sqlx::query(self.sql.stay_retention.clone())
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(DOING))?;
         let row = sqlx::query(self.sql.declare.clone())
             .bind(subscription.name.as_str())
             .bind(subscription.order.as_str())

@@ -28,6 +28,7 @@ mod claim;
 mod deliveries;
 mod settle;
 mod wake;
+mod admin;
 #[cfg(test)]
 mod tests;
 

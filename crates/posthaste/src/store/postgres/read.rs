@@ -1,5 +1,6 @@
 //! Reading the log: marks taken and stored, windows opened, pages read. Writes nothing but marks.
 
+use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -20,6 +21,8 @@ const PAGE_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) struct PgCursor {
     /// The newest batch's number.
     pub(super) number: i64,
+    /// When that batch was inserted: tells it from one of the same number on another timeline.
+    pub(super) inserted_at: Option<DateTime<Utc>>,
     pub(super) lo: Mark,
     /// The open window's end, if one is open, and how far it was claimed.
     pub(super) hi: Option<Mark>,
@@ -41,6 +44,8 @@ pub(super) struct Page {
     pub(super) events: Vec<ClaimedEvent>,
     /// Whether the window ends with it: decided here, by the query that read it, and never inferred later.
     pub(super) closes_window: bool,
+    /// No event of a late transaction lies ahead in this window.
+    pub(super) late_exhausted: bool,
 }
 
 /// What a look found.
@@ -104,6 +109,7 @@ impl PgStore {
         let open = row.get::<Option<i64>, _>("hi_id").is_some();
         Ok(PgCursor {
             number: row.get("number"),
+            inserted_at: row.get("inserted_at"),
             lo: mark_of(&row, "lo_")?,
             hi: open.then(|| mark_of(&row, "hi_")).transpose()?,
             pos: row.get("pos"),
@@ -175,7 +181,7 @@ impl PgStore {
             .bind(limit);
         let main = collect(query.fetch(&mut *conn), reader).await?;
         if !far {
-            return Ok(cut(main, limit));
+            return Ok(cut(main, limit, false));
         }
         let query = bind_wanted(sqlx::query(self.sql.page_far.clone()), reader.id, filter, lane)
             .bind(range.late_after)
@@ -184,7 +190,8 @@ impl PgStore {
             .bind(reader.dead_blocks())
             .bind(limit);
         let late = collect(query.fetch(conn), reader).await?;
-        Ok(cut(merge(main, late), limit))
+        let exhausted = late.events.is_empty();
+        Ok(cut(merge(main, late), limit, exhausted))
     }
 }
 
@@ -230,17 +237,22 @@ fn merge(main: Rows, late: Rows) -> Rows {
     Rows { events, cut_short }
 }
 
-fn cut(mut rows: Rows, limit: i64) -> Page {
+fn cut(mut rows: Rows, limit: i64, late_exhausted: bool) -> Page {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let closes_window = !rows.cut_short && rows.events.len() < limit;
     rows.events.truncate(limit);
-    Page { events: rows.events, closes_window }
+    Page { events: rows.events, closes_window, late_exhausted }
 }
 
-type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
+pub(super) type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
 
 /// Binds $1 to $7: the subscription and what fragments/wanted.sql needs.
-fn bind_wanted<'q>(query: PgQuery<'q>, subscription: i64, filter: &Filter, lane: Lane) -> PgQuery<'q> {
+pub(super) fn bind_wanted<'q>(
+    query: PgQuery<'q>,
+    subscription: i64,
+    filter: &Filter,
+    lane: Lane,
+) -> PgQuery<'q> {
     query
         .bind(subscription)
         .bind(listed(&filter.namespaces))
@@ -255,7 +267,7 @@ fn texts(xids: &[u64]) -> Vec<String> {
     xids.iter().map(u64::to_string).collect()
 }
 
-fn bigints(xids: &[u64]) -> Vec<i64> {
+pub(super) fn bigints(xids: &[u64]) -> Vec<i64> {
     xids.iter().map(|xid| i64::try_from(*xid).unwrap_or(i64::MAX)).collect()
 }
 
@@ -263,7 +275,7 @@ fn parse_xid(text: &str) -> Result<u64> {
     text.parse().map_err(|_| Error::Corrupt(format!("`{text}` is not a transaction id")))
 }
 
-fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {
+pub(super) fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {
     let column = |name: &str| format!("{prefix}{name}");
     Ok(Mark {
         id: row.get(column("id").as_str()),

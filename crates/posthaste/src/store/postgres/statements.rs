@@ -80,13 +80,63 @@ catalogue! {
     all_ended = "all_ended.sql",
     event_by_id = "event_by_id.sql",
     seq_at_time = "seq_at_time.sql",
+    stay_retention = "stay_retention.sql",
+    lane_stands = "lane_stands.sql",
+    admin_cluster_moved = "admin/cluster_moved.sql",
+    admin_count_late = "admin/count_late.sql",
+    admin_count_range = "admin/count_range.sql",
+    admin_counts = "admin/counts.sql",
+    admin_delete_subscription = "admin/delete_subscription.sql",
+    admin_finish_batches = "admin/finish_batches.sql",
+    admin_free_dead_of_key = "admin/free_dead_of_key.sql",
+    admin_free_lanes = "admin/free_lanes.sql",
+    admin_held_by_deliveries = "admin/held_by_deliveries.sql",
+    admin_held_by_lanes = "admin/held_by_lanes.sql",
+    admin_keep_cluster = "admin/keep_cluster.sql",
+    admin_lanes = "admin/lanes.sql",
+    admin_lock_meta = "admin/lock_meta.sql",
+    admin_match_deliveries = "admin/match_deliveries.sql",
+    admin_move_lane = "admin/move_lane.sql",
+    admin_move_start = "admin/move_start.sql",
+    admin_names = "admin/names.sql",
+    admin_newest_span = "admin/newest_span.sql",
+    admin_oldest_span = "admin/oldest_span.sql",
+    admin_open_batches = "admin/open_batches.sql",
+    admin_operations = "admin/operations.sql",
+    admin_positions = "admin/positions.sql",
+    admin_rebase_events = "admin/rebase_events.sql",
+    admin_rebase_lanes = "admin/rebase_lanes.sql",
+    admin_rebase_start = "admin/rebase_start.sql",
+    admin_record = "admin/record.sql",
+    admin_remove_deliveries = "admin/remove_deliveries.sql",
+    admin_repark_keys = "admin/repark_keys.sql",
+    admin_retain_batches = "admin/retain_batches.sql",
+    admin_retain_dedupe_keys = "admin/retain_dedupe_keys.sql",
+    admin_retain_events = "admin/retain_events.sql",
+    admin_retain_marks = "admin/retain_marks.sql",
+    admin_retain_operations = "admin/retain_operations.sql",
+    admin_retention_bounds = "admin/retention_bounds.sql",
+    admin_revive_deliveries = "admin/revive_deliveries.sql",
+    admin_search = "admin/search.sql",
+    admin_search_dead = "admin/search_dead.sql",
+    admin_search_status = "admin/search_status.sql",
+    admin_set_overrides = "admin/set_overrides.sql",
+    admin_set_paused = "admin/set_paused.sql",
+    admin_set_retained_to = "admin/set_retained_to.sql",
+    admin_states_of = "admin/states_of.sql",
+    admin_stored_settings = "admin/stored_settings.sql",
+    admin_subscription = "admin/subscription.sql",
+    admin_unseen_events = "admin/unseen_events.sql",
+    admin_workers = "admin/workers.sql",
 }
 
 /// Fragments that several statements share, so that they cannot drift apart.
 const COLUMNS: &str = include_str!("sql/fragments/columns.sql");
 const WANTED: &str = include_str!("sql/fragments/wanted.sql");
+const MATCHING: &str = include_str!("sql/fragments/matching.sql");
 
 fn fill(text: &str, schema: &SchemaName) -> SqlStr {
-    let text = text.replace("{columns}", COLUMNS.trim()).replace("{wanted}", WANTED.trim());
+    let fragments = [("{columns}", COLUMNS), ("{wanted}", WANTED), ("{matching}", MATCHING)];
+    let text = fragments.iter().fold(text.to_owned(), |text, (name, part)| text.replace(name, part.trim()));
     AssertSqlSafe(text.replace("{schema}", schema.as_str())).into_sql_str()
 }

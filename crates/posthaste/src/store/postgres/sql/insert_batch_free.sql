@@ -1,5 +1,6 @@
 -- Claims a page where any number of workers claim side by side (order `none`): inserting `number + 1` is the
--- compare-and-set. Not with a filter that is no longer in force. Commits synchronously, as every claim.
+-- compare-and-set. Not with a filter that is no longer in force, and not after a batch that a fail-over has undone ($22).
+-- Commits synchronously, as every claim.
 with sync as (
   select set_config('synchronous_commit', 'on', true) from {schema}.lanes l
   where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.stop_mark is not distinct from $21
@@ -15,5 +16,9 @@ select $1, $2, $3, $5, $6, coalesce($7, (select id from mark)), $8, $9, $10, $11
   case when $13 then clock_timestamp() end
 from sync
 where exists (select 1 from {schema}.subscriptions s where s.id = $1 and s.filter_version = $12)
+  and $22::timestamptz is not distinct from (
+    select b.inserted_at from {schema}.batches b
+    where b.subscription = $1 and b.generation = $2 and b.lane = $3 and b.number = $5::bigint - 1
+  )
 on conflict do nothing
-returning hi
+returning hi, inserted_at

@@ -1,5 +1,6 @@
 -- Claims a page in a lane that has one owner: locks the lane's row, checks the token, and inserts `number + 1`, all in
--- one transaction; not with a filter that is no longer in force. Commits synchronously before the first send, which also flushes the producers' commits it read.
+-- one transaction; not with a filter that is no longer in force, and not after a batch that a fail-over has undone ($22).
+-- Commits synchronously before the first send, which also flushes the producers' commits it read.
 with sync as (
   select set_config('synchronous_commit', 'on', true)
 ), owned as (
@@ -7,6 +8,10 @@ with sync as (
   where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.token = $4
     and l.stop_mark is not distinct from $21
     and exists (select 1 from {schema}.subscriptions s where s.id = $1 and s.filter_version = $12)
+    and $22::timestamptz is not distinct from (
+      select b.inserted_at from {schema}.batches b
+      where b.subscription = $1 and b.generation = $2 and b.lane = $3 and b.number = $5::bigint - 1
+    )
   for update of l
 ), mark as (
   insert into {schema}.marks (snapshot, floor_seq, floor_xid, ceil_seq, steps)
@@ -20,4 +25,4 @@ select $1, $2, $3, $5, $6, coalesce($7, (select id from mark)), $8, $9, $10, $11
   case when $13 then clock_timestamp() end
 from owned
 on conflict do nothing
-returning hi
+returning hi, inserted_at

@@ -1,6 +1,6 @@
 -- Where a lane stands, with its marks and the filter in force. Primary keys throughout; the newest batch is found from
 -- the right end of the index.
-select p.number, p.pos, l.stop_mark,
+select p.number, p.inserted_at, p.pos, l.stop_mark,
   lo.id as lo_id, lo.snapshot::text as lo_snapshot, lo.floor_seq as lo_floor_seq, lo.floor_xid::text as lo_floor_xid,
   lo.ceil_seq as lo_ceil_seq, lo.steps as lo_steps, lo.replay_from as lo_replay_from,
   extract(epoch from clock_timestamp() - lo.taken_at)::float8 as lo_age,

@@ -4,8 +4,14 @@ mod plans;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
+use std::time::Duration;
+
 use super::PgStore;
-use crate::id::SchemaName;
+use crate::event::NewEvent;
+use crate::id::{SchemaName, WorkerName};
+use crate::lease::Holder;
+use crate::store::{Cursor, Fresh, Store};
+use crate::subscription::Subscription;
 
 fn urls() -> Vec<String> {
     let names = ["POSTHASTE_TEST_POSTGRES", "POSTHASTE_TEST_POSTGRES_CURRENT"];
@@ -43,4 +49,28 @@ async fn migrating_twice_and_at_once_is_harmless() {
     first.unwrap();
     second.unwrap();
     store.check_database().await.unwrap();
+}
+
+/// After a fail-over the newest batch a worker remembers may never have existed on the new server, and another one may
+/// carry its number. A claim that follows it must fail, and the next one must go by what is there.
+#[tokio::test]
+async fn a_claim_does_not_follow_a_batch_that_a_fail_over_has_undone() {
+    let store = store(&urls()[0]).await;
+    let subscription = Subscription::new("s").unwrap().settings(|s| s.batch_size = 1);
+    let reader = store.declare(&subscription).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let lane = store.claim_lane(&reader, &holder).await.unwrap().unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    let events: Vec<NewEvent> = (0..3_u8).map(|n| NewEvent::bytes("t", vec![n])).collect();
+    store.enqueue(&mut conn, &events).await.unwrap();
+    let mut cursor = Cursor::Unknown;
+    let mut claim =
+        async || store.claim_fresh(&reader, lane.lane, Some(lane.token), &holder, &mut cursor).await.unwrap();
+    assert!(matches!(claim().await, Fresh::Batch(_)));
+    let undo =
+        format!("update {}.batches set inserted_at = inserted_at - interval '1 s'", store.schema.as_str());
+    conn.execute(AssertSqlSafe(undo)).await.unwrap();
+    assert!(matches!(claim().await, Fresh::Again), "the remembered batch is not the one that is there");
+    let Fresh::Batch(second) = claim().await else { panic!("the place is read again") };
+    assert_eq!((second.number, second.events[0].event.payload.as_slice()), (2, &[1][..]));
 }

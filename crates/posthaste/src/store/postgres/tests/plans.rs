@@ -94,7 +94,7 @@ impl Bench {
             ),
             format!(
                 "insert_batch_owned({id}, 1, 0, '{token}', 1000000, 1, 1, 1, 2, 2, false, 1, false, null, null, null, null, \
-                 null, 'w', 1000, null)"
+                 null, 'w', 1000, null, null)"
             ),
             format!("finish_batch({id}, 1, 0, 1, '{token}')"),
             format!("next_due({id})"),
@@ -178,6 +178,14 @@ async fn claiming_reads_no_table_whole_and_costs_the_same_whatever_lies_behind_a
         .run(
             "insert into {schema}.dedupe_keys (namespace, topic, dedupe_key, event_id, expires_at) \
              select 'default', 't', n::text, gen_random_uuid(), now() from generate_series(1, 50000) n",
+        )
+        .await;
+    // A journal of some weeks.
+    bench
+        .run(
+            "insert into {schema}.batches (subscription, generation, lane, number, lo, hi, seq_from, seq_to, count, \
+             closes_window, filter_version, finished_at) \
+             select 1, 0, 0, n, 1, 1, n, n, 1, true, 1, now() from generate_series(1, 50000) n",
         )
         .await;
     bench.pass(100).await;

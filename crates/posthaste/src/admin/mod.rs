@@ -1,0 +1,203 @@
+//! Operating Posthaste: look, and act as a person. The CLI and the dashboard speak to this and to nothing else.
+//!
+//! Reads are bounded, whatever the size of the log. Verbs take effect in running workers by themselves and never touch
+//! what a worker holds under a live lease, except [`Admin::replay`], which takes lanes away on purpose.
+
+use std::sync::Arc;
+
+use crate::error::{Error, InvalidEvent, Result};
+use crate::handle::Posthaste;
+use crate::id::EventId;
+use crate::outcome::DeliveryStatus;
+use crate::store::admin::{AdminStore, Verb};
+
+pub use crate::store::admin::{
+    Count, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found, HeldBack,
+    LaneState, Operation, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SettingsChange,
+    SubscriptionState,
+};
+
+/// How far counts go before they say "more than".
+const COUNT_LIMIT: u32 = 10_000;
+
+/// What people may ask and do.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    posthaste: Posthaste,
+    who: String,
+    count_limit: u32,
+}
+
+impl Posthaste {
+    /// To look at it and to operate it.
+    pub fn admin(&self) -> Admin {
+        Admin { posthaste: self.clone(), who: "admin".to_owned(), count_limit: COUNT_LIMIT }
+    }
+}
+
+impl Admin {
+    /// Says who acts; it is recorded with every verb.
+    pub fn acting_as(mut self, who: impl Into<String>) -> Self {
+        self.who = who.into();
+        self
+    }
+
+    /// How far counts go before they say "more than". Default 10,000.
+    pub fn counting_to(mut self, limit: u32) -> Self {
+        self.count_limit = limit.max(1);
+        self
+    }
+
+    fn store(&self) -> Result<&Arc<dyn AdminStore>> {
+        let missing = || Error::invalid_setting("admin", "this store cannot be operated yet");
+        self.posthaste.admin_store.as_ref().ok_or_else(missing)
+    }
+
+    // --- looking
+
+    /// How every subscription stands, by name.
+    pub async fn subscriptions(&self) -> Result<Vec<SubscriptionState>> {
+        let mut states = Vec::new();
+        for name in self.store()?.subscription_names().await? {
+            match self.subscription(&name).await {
+                Ok(state) => states.push(state),
+                // Deleted since the names were read.
+                Err(Error::NoSuchSubscription(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(states)
+    }
+
+    /// How a subscription stands.
+    pub async fn subscription(&self, name: &str) -> Result<SubscriptionState> {
+        self.store()?.subscription_state(name, self.count_limit).await
+    }
+
+    /// Lists or searches events, a page at a time. Looking is bounded; the page says how far it looked.
+    pub async fn events(&self, query: &EventQuery) -> Result<EventPage> {
+        if !(1..=500).contains(&query.limit) {
+            return Err(Error::invalid_setting("limit", format!("{} is not 1 to 500", query.limit)));
+        }
+        if query.status.is_some() && query.subscription.is_none() {
+            return Err(Error::invalid_setting(
+                "status",
+                "an event has a status only in a subscription; name one",
+            ));
+        }
+        self.store()?.search(query).await
+    }
+
+    /// An event, with its state and its attempts in every subscription that wants it.
+    pub async fn event(&self, id: EventId) -> Result<EventDetail> {
+        self.store()?.event_detail(id).await
+    }
+
+    /// What people did, newest first.
+    pub async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        self.store()?.operations(limit).await
+    }
+
+    // --- deliveries
+
+    /// Tries dead or waiting deliveries again, now, with all attempts before them. Returns how many.
+    pub async fn retry(&self, query: &DeliveryQuery) -> Result<u64> {
+        self.apply(&Verb::Retry { payload: None }, query).await
+    }
+
+    /// Tries one event again with another body; the log keeps the one that was enqueued.
+    pub async fn edit_and_retry(
+        &self,
+        subscription: &str,
+        id: EventId,
+        payload: impl Into<Vec<u8>>,
+    ) -> Result<u64> {
+        let payload: Vec<u8> = payload.into();
+        let (len, max) = (payload.len(), self.posthaste.max_payload());
+        if len > max {
+            return Err(InvalidEvent::PayloadTooLarge { len, max }.into());
+        }
+        let query = DeliveryQuery::event(subscription, id);
+        self.apply(&Verb::Retry { payload: Some(payload) }, &query).await
+    }
+
+    /// Takes deliveries out of the way as if they were done, so that their keys go on. Returns how many.
+    pub async fn skip(&self, query: &DeliveryQuery) -> Result<u64> {
+        self.apply(&Verb::Skip, query).await
+    }
+
+    /// Gives dead letters up for good. Returns how many.
+    pub async fn discard(&self, query: &DeliveryQuery) -> Result<u64> {
+        let dead = query.clone().only(|query| query.status = Some(DeliveryStatus::Dead));
+        self.apply(&Verb::Discard, &dead).await
+    }
+
+    /// Lets a key go on although its head is dead; the dead letters stay. Returns how many no longer hold the key.
+    pub async fn release_key(&self, subscription: &str, key: &str) -> Result<u64> {
+        let released = self.store()?.release_key(subscription, key, &self.who).await?;
+        self.posthaste.wake();
+        Ok(released)
+    }
+
+    async fn apply(&self, verb: &Verb, query: &DeliveryQuery) -> Result<u64> {
+        let changed = self.store()?.apply(verb, query, &self.who).await?;
+        self.posthaste.wake();
+        Ok(changed)
+    }
+
+    // --- subscriptions
+
+    /// Stops claiming, in every process, within a second; what is being handled is finished. `false`: it was paused.
+    pub async fn pause(&self, subscription: &str) -> Result<bool> {
+        self.store()?.set_paused(subscription, true, &self.who).await
+    }
+
+    /// Goes on. `false`: it was not paused.
+    pub async fn resume(&self, subscription: &str) -> Result<bool> {
+        self.store()?.set_paused(subscription, false, &self.who).await
+    }
+
+    /// Puts settings over the declared ones; running workers take them up within a second. What comes out must be valid
+    /// as a whole.
+    pub async fn change_settings(&self, subscription: &str, change: SettingsChange) -> Result<()> {
+        self.store()?.override_settings(subscription, Some(&change), &self.who).await
+    }
+
+    /// Goes back to the declared settings.
+    pub async fn reset_settings(&self, subscription: &str) -> Result<()> {
+        self.store()?.override_settings(subscription, None, &self.who).await
+    }
+
+    /// Removes a subscription with its progress and its deliveries. Refused while a worker holds something of it.
+    pub async fn delete_subscription(&self, subscription: &str) -> Result<()> {
+        self.store()?.delete_subscription(subscription, &self.who).await
+    }
+
+    /// Makes a subscription read again from a place on, and then on as usual; returns the seq it reads from. Events that
+    /// have a delivery are left to it. Workers lose their lanes and take them again, so what they handle at this moment
+    /// may be delivered twice.
+    pub async fn replay(&self, subscription: &str, from: ReplayFrom) -> Result<i64> {
+        let seq = self.store()?.replay(subscription, from, &self.who).await?;
+        self.posthaste.wake();
+        Ok(seq)
+    }
+
+    // --- the log
+
+    /// Removes events that are old enough and that nobody needs, and what else has served its time. Safe at any time and
+    /// from many processes; small transactions.
+    pub async fn retain(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
+        self.store()?.retain(policy).await
+    }
+
+    /// After dump and restore, or a logical move: ties every subscription to the transaction ids of this cluster. Loses
+    /// nothing, neither old events nor those enqueued here before it ran.
+    pub async fn rebase(&self) -> Result<RebaseReport> {
+        self.store()?.rebase(&self.who).await
+    }
+
+    /// After pg_upgrade, which gives the cluster a new identity but keeps transaction ids: records that, and no more.
+    pub async fn keep(&self) -> Result<()> {
+        self.store()?.keep(&self.who).await
+    }
+}

@@ -1,0 +1,165 @@
+//! Operating a log in PostgreSQL: the questions and verbs of the admin module. Nothing here is on the way of an event.
+
+use async_trait::async_trait;
+use sqlx::Row;
+use sqlx::postgres::PgConnection;
+
+use crate::error::{Error, Result};
+use crate::id::EventId;
+use crate::lease::Reader;
+use crate::store::admin::{
+    AdminStore, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, RebaseReport, ReplayFrom,
+    RetentionPolicy, RetentionReport, SettingsChange, SubscriptionState, Verb,
+};
+
+use super::PgStore;
+
+mod position;
+mod state;
+mod search;
+mod verbs;
+mod subscriptions;
+mod replay;
+mod retain;
+mod rebase;
+
+#[async_trait]
+impl AdminStore for PgStore {
+    async fn subscription_names(&self) -> Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.admin_names.clone())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Error::database("list subscriptions"))
+    }
+
+    async fn subscription_state(&self, name: &str, limit: u32) -> Result<SubscriptionState> {
+        self.state_of(name, limit).await
+    }
+
+    async fn search(&self, query: &EventQuery) -> Result<EventPage> {
+        self.search_events(query).await
+    }
+
+    async fn event_detail(&self, id: EventId) -> Result<EventDetail> {
+        self.detail_of(id).await
+    }
+
+    async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64> {
+        self.apply_verb(verb, query, who).await
+    }
+
+    async fn release_key(&self, subscription: &str, key: &str, who: &str) -> Result<u64> {
+        self.let_key_go_on(subscription, key, who).await
+    }
+
+    async fn set_paused(&self, subscription: &str, paused: bool, who: &str) -> Result<bool> {
+        self.pause_or_resume(subscription, paused, who).await
+    }
+
+    async fn override_settings(
+        &self,
+        subscription: &str,
+        change: Option<&SettingsChange>,
+        who: &str,
+    ) -> Result<()> {
+        self.write_overrides(subscription, change, who).await
+    }
+
+    async fn delete_subscription(&self, subscription: &str, who: &str) -> Result<()> {
+        self.remove_subscription(subscription, who).await
+    }
+
+    async fn replay(&self, subscription: &str, from: ReplayFrom, who: &str) -> Result<i64> {
+        self.read_again(subscription, from, who).await
+    }
+
+    async fn retain(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
+        self.run_retention(policy).await
+    }
+
+    async fn rebase(&self, who: &str) -> Result<RebaseReport> {
+        self.rebase_cluster(who).await
+    }
+
+    async fn keep(&self, who: &str) -> Result<()> {
+        self.keep_cluster(who).await
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        self.list_operations(limit).await
+    }
+}
+
+impl PgStore {
+    async fn list_operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        let rows = sqlx::query(self.sql.admin_operations.clone())
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Error::database("list operations"))?;
+        let operation = |row: &sqlx::postgres::PgRow| Operation {
+            at: row.get("at"),
+            who: row.get("who"),
+            verb: row.get("verb"),
+            subscription: row.get("subscription"),
+            event: row.get::<Option<uuid::Uuid>, _>("event_id").map(EventId),
+            detail: row.get("detail"),
+        };
+        Ok(rows.iter().map(operation).collect())
+    }
+
+    /// Leaves a line about a verb, in the transaction that carries it out.
+    async fn record(
+        &self,
+        tx: &mut PgConnection,
+        who: &str,
+        verb: &str,
+        subscription: Option<&str>,
+        detail: serde_json::Value,
+    ) -> Result<()> {
+        sqlx::query(self.sql.admin_record.clone())
+            .bind(who)
+            .bind(verb)
+            .bind(subscription)
+            .bind(detail)
+            .execute(tx)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("record an operation"))
+    }
+
+    /// Puts the waiting events of keys in order after rows of them came, went or changed.
+    async fn repark(&self, tx: &mut PgConnection, reader: &Reader, mut keys: Vec<String>) -> Result<()> {
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.is_empty() || !reader.keyed() {
+            return Ok(());
+        }
+        sqlx::query(self.sql.admin_repark_keys.clone())
+            .bind(reader.id)
+            .bind(keys)
+            .bind(reader.dead_blocks())
+            .execute(tx)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("put keys in order"))
+    }
+
+    /// The first lock of what moves subscriptions, so that retention does not run at the same moment.
+    async fn lock_meta(&self, tx: &mut PgConnection) -> Result<()> {
+        sqlx::query(self.sql.admin_lock_meta.clone())
+            .execute(tx)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("keep retention away"))
+    }
+
+    async fn lock_lanes(&self, tx: &mut PgConnection, reader: &Reader) -> Result<()> {
+        sqlx::query(self.sql.lock_lanes.clone())
+            .bind(reader.id)
+            .execute(tx)
+            .await
+            .map(|_| ())
+            .map_err(Error::database("lock lanes"))
+    }
+}

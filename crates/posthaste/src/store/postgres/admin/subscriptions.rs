@@ -1,0 +1,103 @@
+//! Pausing, tuning and removing a subscription.
+
+use serde_json::{Map, Value, json};
+use sqlx::Row;
+
+use crate::error::{Error, Result};
+use crate::store::admin::SettingsChange;
+use crate::store::postgres::PgStore;
+use crate::subscription::Settings;
+
+impl PgStore {
+    pub(super) async fn pause_or_resume(&self, name: &str, paused: bool, who: &str) -> Result<bool> {
+        let doing = "pause or resume a subscription";
+        let reader = self.load_reader(name).await?;
+        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let changed = sqlx::query(self.sql.admin_set_paused.clone())
+            .bind(reader.id)
+            .bind(paused)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        if changed.rows_affected() == 0 {
+            return Ok(false);
+        }
+        let verb = if paused { "pause" } else { "resume" };
+        self.record(&mut tx, who, verb, Some(name), json!({})).await?;
+        tx.commit().await.map_err(Error::database(doing))?;
+        Ok(true)
+    }
+
+    pub(super) async fn write_overrides(
+        &self,
+        name: &str,
+        change: Option<&SettingsChange>,
+        who: &str,
+    ) -> Result<()> {
+        let doing = "change settings";
+        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let row = sqlx::query(self.sql.admin_stored_settings.clone())
+            .bind(name)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?
+            .ok_or_else(|| Error::NoSuchSubscription(name.to_owned()))?;
+        let overrides = match change {
+            Some(change) => merged(row.get("overrides"), change.to_json()),
+            None => Value::Object(Map::new()),
+        };
+        check(row.get("declared"), &overrides)?;
+        sqlx::query(self.sql.admin_set_overrides.clone())
+            .bind(row.get::<i64, _>("id"))
+            .bind(&overrides)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        let verb = if change.is_some() { "change settings" } else { "reset settings" };
+        self.record(&mut tx, who, verb, Some(name), json!({ "overrides": overrides })).await?;
+        tx.commit().await.map_err(Error::database(doing))
+    }
+
+    pub(super) async fn remove_subscription(&self, name: &str, who: &str) -> Result<()> {
+        let doing = "delete a subscription";
+        let reader = self.load_reader(name).await?;
+        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        self.lock_subscription(&mut tx, &reader).await?;
+        self.lock_lanes(&mut tx, &reader).await?;
+        let holders: Vec<String> = self
+            .workers(&mut tx, &reader)
+            .await?
+            .into_iter()
+            .filter(|(_, holds)| *holds)
+            .map(|(worker, _)| worker)
+            .collect();
+        if !holders.is_empty() {
+            let problem = format!("`{name}` is being worked on by {}; stop it first", holders.join(", "));
+            return Err(Error::invalid_setting("subscription", problem));
+        }
+        sqlx::query(self.sql.admin_delete_subscription.clone())
+            .bind(reader.id)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        self.record(&mut tx, who, "delete subscription", Some(name), json!({})).await?;
+        tx.commit().await.map_err(Error::database(doing))
+    }
+}
+
+fn merged(over: Value, change: Map<String, Value>) -> Value {
+    let mut map = match over {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    map.extend(change);
+    Value::Object(map)
+}
+
+/// What comes out must be valid as a whole, not just each change by itself.
+fn check(declared: Value, overrides: &Value) -> Result<()> {
+    let overrides = overrides.as_object().cloned().unwrap_or_default();
+    let settings: Settings = serde_json::from_value(merged(declared, overrides))
+        .map_err(|error| Error::Corrupt(format!("the settings: {error}")))?;
+    settings.validate()
+}

@@ -1,0 +1,2 @@
+-- All subscriptions, by name.
+select name from {schema}.subscriptions order by name
