@@ -10,6 +10,9 @@ use sqlx::SqlitePool;
 use super::subscriptions::NAMES;
 use crate::failure::Failure;
 
+/// With more news than this in one look (a high `--rate`), those who only wait are left to the counts.
+const MANY: usize = 4;
+
 /// How many events of a subscription are in which state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -111,7 +114,10 @@ impl Tally {
     }
 
     fn absorb(&mut self, rows: &[Row]) -> Vec<String> {
-        let news = rows.iter().flat_map(|row| self.news(row)).collect();
+        let mut news: Vec<String> = rows.iter().flat_map(|row| self.news(row)).collect();
+        if news.len() > MANY {
+            news.retain(|sentence| !sentence.contains(" waits at "));
+        }
         self.counts = self.settled;
         rows.iter().for_each(|row| self.counts[row.subscription].add(row));
         self.raise_floor(rows);
