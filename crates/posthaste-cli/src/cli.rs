@@ -1,0 +1,68 @@
+//! What the command line accepts.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Posthaste, a transactional outbox: write your rows and an event in one transaction;
+/// every subscription gets the event, at least once, in order per key.
+#[derive(Debug, Parser)]
+#[command(name = "posthaste", version, verbatim_doc_comment)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(
+    after_help = "Example:\n  posthaste dev                    see it work, with nothing to install\n  \
+                        posthaste dev --help             what a command can do"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Dev(DevOptions),
+}
+
+/// Run a sample application and three subscriptions on SQLite, and show live what happens
+///
+/// The application writes orders and their events, each pair in one transaction.
+/// `shipping` is healthy; `billing` fails now and then and recovers by retry; `analytics`
+/// meets a poison event, which ends dead while everything else goes on.
+/// Ctrl-C stops it cleanly, with a summary; a second Ctrl-C ends it at once.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(
+    after_help = "Examples:\n  posthaste dev                                until Ctrl-C, on a temporary file\n  \
+                        posthaste dev --for 10 --rate 20             ten seconds, twenty orders a second\n  \
+                        posthaste dev --database orders.db           keep the file, and go on with it next time"
+)]
+pub(crate) struct DevOptions {
+    /// Keep the data in this SQLite file; otherwise a temporary one is made, and removed at the end
+    #[arg(long, value_name = "PATH")]
+    pub(crate) database: Option<PathBuf>,
+    /// Stop by itself after this many seconds, for scripts
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: Option<u64>,
+    /// Orders per second, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = rate)]
+    pub(crate) rate: u32,
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    whole_number(text, 1..=86_400)
+}
+
+fn rate(text: &str) -> Result<u32, String> {
+    whole_number(text, 1..=1000)
+}
+
+fn whole_number<N: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: RangeInclusive<N>,
+) -> Result<N, String> {
+    let wanted = || format!("give a whole number from {} to {}", range.start(), range.end());
+    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(wanted)
+}

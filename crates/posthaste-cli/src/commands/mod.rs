@@ -1,0 +1,3 @@
+//! The commands, one folder each.
+
+pub(crate) mod dev;
