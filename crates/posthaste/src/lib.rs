@@ -56,3 +56,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/embed.md")]
 struct Embed;
+
+/// Compiles the examples of the operator's guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/operate.md")]
+struct Operate;

@@ -151,6 +151,8 @@ create index posthaste_deliveries_leased on posthaste_deliveries (subscription, 
 create index posthaste_deliveries_dead on posthaste_deliveries (subscription, seq) where status = 'dead';
 create index posthaste_deliveries_key on posthaste_deliveries (subscription, key, seq) where key is not null;
 create index posthaste_deliveries_event on posthaste_deliveries (seq);
+-- Only rows that wait pay for it; counting them must not walk over the dead.
+create index posthaste_deliveries_parked on posthaste_deliveries (subscription, key, seq) where parked;
 
 -- Who is alive, so that workers can share the lanes fairly.
 create table posthaste_workers (

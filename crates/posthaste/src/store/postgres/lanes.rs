@@ -55,12 +55,10 @@ impl PgStore {
         lock: bool,
     ) -> Result<Vec<(i32, i32, i64)>> {
         if lock {
+            // The table before the rows, as a claim takes them: its statement locks the table first.
+            sqlx::query(self.sql.lock_batches.clone()).execute(&mut *conn).await.map_err(Error::database(DOING))?;
             let lock = sqlx::query(self.sql.lock_lanes.clone()).bind(reader.id);
             lock.execute(&mut *conn).await.map_err(Error::database(DOING))?;
-            sqlx::query(self.sql.lock_batches.clone())
-                .execute(&mut *conn)
-                .await
-                .map_err(Error::database(DOING))?;
         }
         let rows = sqlx::query(self.sql.newest_batches.clone())
             .bind(reader.id)

@@ -50,10 +50,10 @@ impl Bench {
     }
 
     async fn grow(&mut self, events: u32) {
-        // A hundred events a transaction, as far as their xids tell: all long past.
+        // Many events a transaction, as far as their xids tell: all long past, also in a cluster that is new.
         self.run(&format!(
             "insert into {{schema}}.events (xid, id, topic, key, payload) \
-             select (10 + n / 100)::text::xid8, gen_random_uuid(), 'topic-' || n % 10, 'key-' || n % 1000, \
+             select (10 + n / 2000)::text::xid8, gen_random_uuid(), 'topic-' || n % 10, 'key-' || n % 1000, \
              decode(repeat('ab', 210), 'hex') from generate_series(1, {events}) n"
         ))
         .await;
