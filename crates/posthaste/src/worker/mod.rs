@@ -134,7 +134,7 @@ impl WorkerBuilder {
     /// The same, stopping also when the caller's token is cancelled.
     pub async fn start_until(self, stop: CancellationToken) -> Result<Worker> {
         self.store.check().await?;
-        let reader = self.store.declare(&self.subscription).await?;
+        let reader = declare(&*self.store, &self.subscription).await?;
         let stop = stop.child_token();
         let slots = Slots::new(reader.settings.concurrency);
         let context = Arc::new(Context {
@@ -188,6 +188,17 @@ impl Worker {
     pub async fn stopped(self) {
         drop(self.task.await);
     }
+}
+
+/// Declares a subscription, again if it conflicted with workers that are claiming from it.
+async fn declare(store: &dyn Store, subscription: &Subscription) -> Result<Reader> {
+    for _ in 0..5 {
+        match store.declare(subscription).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => tracing::debug!(%error, "declaring again"),
+            done => return done,
+        }
+    }
+    store.declare(subscription).await
 }
 
 /// Works until stopped: one session after the other, a new one whenever the subscription's shape changes.

@@ -56,7 +56,10 @@ impl PgStore {
     ) -> Result<Vec<(i32, i32, i64)>> {
         if lock {
             // The table before the rows, as a claim takes them: its statement locks the table first.
-            sqlx::query(self.sql.lock_batches.clone()).execute(&mut *conn).await.map_err(Error::database(DOING))?;
+            sqlx::query(self.sql.lock_batches.clone())
+                .execute(&mut *conn)
+                .await
+                .map_err(Error::database(DOING))?;
             let lock = sqlx::query(self.sql.lock_lanes.clone()).bind(reader.id);
             lock.execute(&mut *conn).await.map_err(Error::database(DOING))?;
         }
