@@ -7,7 +7,7 @@ mod admin_common;
 use std::time::Duration;
 
 use admin_common::*;
-use posthaste::{Posthaste, Subscription};
+use posthaste::{ClaimBy, NewEvent, Posthaste, Subscription};
 use posthaste_testkit::SqliteDatabase;
 
 fn short(name: &str) -> Subscription {
@@ -58,4 +58,29 @@ async fn a_subscription_takes_its_rows_along_without_foreign_keys() {
         assert_eq!(db.scalar(&sql).await, 0, "{table}");
     }
     assert_eq!(db.scalar("select count(*) from posthaste.events").await, 2, "the log stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operational_queries_run_on_the_view() {
+    let db = SqliteDatabase::new().await;
+    enqueue(&db, ["bad", "later", "plain"].map(|body| event(body, body)).to_vec()).await;
+    for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
+        let subscription = quick(&format!("s-{}", claim_by.as_str())).claim_by(claim_by);
+        drain(&mut db.posthaste.claims(&subscription).await.unwrap()).await;
+    }
+    enqueue(&db, vec![NewEvent::bytes("orders", vec![0xff]).content_type("application/json")]).await;
+    let seen = async |sql: &'static str| -> Vec<String> {
+        sqlx::query_scalar(sql).fetch_all(&db.pool).await.unwrap()
+    };
+    let troubled = "select subscription || ' ' || key from posthaste_event_status
+        where status in ('pending', 'dead') and attempts > 0 order by next_attempt_at, subscription";
+    assert_eq!(seen(troubled).await, ["s-batch bad", "s-event bad", "s-batch later", "s-event later"]);
+    let due = "select key from posthaste_event_status where status = 'pending' and attempts > 0
+        and next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+    assert!(seen(due).await.is_empty());
+    db.run("update posthaste_deliveries set next_attempt_at = next_attempt_at - 7200000000").await;
+    assert_eq!(seen(due).await, ["later", "later"]);
+    let counted =
+        "select status || ' ' || count(*) from posthaste_event_status group by status order by status";
+    assert_eq!(seen(counted).await, ["dead 2", "delivered 2", "pending 4"]);
 }
