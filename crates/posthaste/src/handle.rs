@@ -25,8 +25,7 @@ use crate::worker::WorkerBuilder;
 #[derive(Debug, Clone)]
 pub struct Posthaste {
     pub(crate) store: Arc<dyn Store>,
-    /// `None` for a store that cannot be operated yet.
-    pub(crate) admin_store: Option<Arc<dyn AdminStore>>,
+    pub(crate) admin_store: Arc<dyn AdminStore>,
     log: Log,
     limits: Limits,
     door: Arc<Doorkeeper>,
@@ -46,17 +45,18 @@ impl Posthaste {
     pub fn postgres_in(pool: sqlx::PgPool, schema: SchemaName) -> Self {
         let store = crate::store::postgres::PgStore::new(pool, schema);
         let admin_store: Arc<dyn AdminStore> = Arc::new(store.clone());
-        Self::open(Arc::new(store.clone()), Some(admin_store), Database::Postgres(store))
+        Self::open(Arc::new(store.clone()), admin_store, Database::Postgres(store))
     }
 
     /// A log in a SQLite database. Open the pool with [`sqlite_options`](crate::sqlite_options).
     #[cfg(feature = "sqlite")]
     pub fn sqlite(pool: sqlx::SqlitePool) -> Self {
         let store = crate::store::sqlite::SqliteStore::new(pool);
-        Self::open(Arc::new(store.clone()), None, Database::Sqlite(store))
+        let admin_store: Arc<dyn AdminStore> = Arc::new(store.clone());
+        Self::open(Arc::new(store.clone()), admin_store, Database::Sqlite(store))
     }
 
-    fn open(store: Arc<dyn Store>, admin_store: Option<Arc<dyn AdminStore>>, database: Database) -> Self {
+    fn open(store: Arc<dyn Store>, admin_store: Arc<dyn AdminStore>, database: Database) -> Self {
         Self {
             store,
             admin_store,

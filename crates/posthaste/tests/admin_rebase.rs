@@ -2,6 +2,7 @@
 //! that this cluster's ids are small and new, and another system identifier is recorded.
 
 #[expect(dead_code, reason = "shared by several test programs; this one uses its part")]
+#[expect(unused_macros, reason = "its scenarios are for one database")]
 mod admin_common;
 
 use admin_common::*;
@@ -11,10 +12,8 @@ use posthaste_testkit::{Ledger, TestDatabase, servers};
 
 /// Makes what is stored look as if it had come from a cluster that was far ahead.
 async fn restored_elsewhere(db: &TestDatabase) {
-    run(db, "update posthaste.events set xid = ((xid::text)::bigint + 4000000000)::text::xid8").await;
-    run(
-        db,
-        "update posthaste.marks set
+    db.run("update posthaste.events set xid = ((xid::text)::bigint + 4000000000)::text::xid8").await;
+    db.run("update posthaste.marks set
            floor_xid = ((floor_xid::text)::bigint + 4000000000)::text::xid8,
            snapshot = (((pg_snapshot_xmin(snapshot)::text)::bigint + 4000000000)::text || ':' ||
              ((pg_snapshot_xmax(snapshot)::text)::bigint + 4000000000)::text || ':' ||
@@ -24,7 +23,7 @@ async fn restored_elsewhere(db: &TestDatabase) {
              order by i), '{}') from generate_subscripts(steps, 1) i)",
     )
     .await;
-    run(db, "update posthaste.meta set system_identifier = 1").await;
+    db.run("update posthaste.meta set system_identifier = 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +83,7 @@ async fn a_rebase_in_the_middle_of_windows_batches_and_deliveries_loses_and_repe
         half.settle(claimed, Outcome::Delivered).await.unwrap();
     }
     assert_eq!(
-        scalar(&db, "select count(*) from posthaste.progress where hi is not null").await,
+        db.scalar("select count(*) from posthaste.progress where hi is not null").await,
         1,
         "a window is open"
     );
@@ -164,11 +163,11 @@ async fn after_pg_upgrade_keep_is_enough_and_a_rebase_at_home_is_refused() {
     enqueue_numbered(&db, "k", 1..=3).await;
     assert_eq!(drain(&mut claims).await.len(), 3);
     assert!(admin.rebase().await.is_err(), "nothing has moved");
-    run(&db, "update posthaste.meta set system_identifier = 1").await;
+    db.run("update posthaste.meta set system_identifier = 1").await;
     enqueue_numbered(&db, "k", 4..=5).await;
     assert!(matches!(db.posthaste.claims(&quick("s")).await, Err(Error::ClusterChanged { .. })));
     admin.keep().await.unwrap();
     let mut claims = db.posthaste.claims(&quick("s")).await.unwrap();
-    run(&db, "update posthaste.lanes set token = null").await;
+    db.run("update posthaste.lanes set token = null").await;
     assert_eq!(drain(&mut claims).await, ["k004", "k005"]);
 }

@@ -1,45 +1,53 @@
-//! Retention on PostgreSQL: only what nobody needs goes.
+//! Retention: only what nobody needs goes.
 
 #[expect(dead_code, reason = "shared by several test programs; this one uses its part")]
+#[macro_use]
 mod admin_common;
 
 use std::time::Duration;
 
 use admin_common::*;
-use posthaste::admin::{HeldBack, ReplayFrom, RetentionPolicy, RetentionReport};
+use posthaste::admin::{EventQuery, HeldBack, ReplayFrom, RetentionPolicy, RetentionReport};
 use posthaste::{NewEvent, Outcome};
 use posthaste_testkit::TestDatabase;
 
 const ALL: Duration = Duration::ZERO;
 
-async fn retain(db: &TestDatabase) -> RetentionReport {
+async fn retain(db: &impl Database) -> RetentionReport {
     let policy =
         RetentionPolicy::new(|p| (p.events_older_than, p.journal_older_than, p.chunk) = (ALL, ALL, 3));
-    db.posthaste.admin().retain(&policy).await.unwrap()
+    db.posthaste().admin().retain(&policy).await.unwrap()
 }
 
 /// Runs until retention has moved to this seq and no further: transactions of other databases may hold it for a moment.
-async fn retained_to(db: &TestDatabase, seq: i64) {
+async fn retained_to(db: &impl Database, seq: i64) {
     let sql = "select retained_to from posthaste.meta";
-    until("retention moves on", async || retain(db).await.events == 0 && scalar(db, sql).await >= seq).await;
-    assert_eq!(scalar(db, sql).await, seq);
+    until("retention moves on", async || retain(db).await.events == 0 && db.scalar(sql).await >= seq).await;
+    assert_eq!(db.scalar(sql).await, seq);
 }
 
-async fn left(db: &TestDatabase) -> Vec<String> {
-    sqlx::query_scalar("select convert_from(payload, 'UTF8') from posthaste.events order by seq")
-        .fetch_all(&db.pool)
-        .await
-        .unwrap()
+async fn left(db: &impl Database) -> Vec<String> {
+    let all = EventQuery::new(|query| query.oldest_first = true);
+    let page = db.posthaste().admin().events(&all).await.unwrap();
+    page.events.iter().map(|found| found.event.text().unwrap().to_owned()).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn delivered_events_go_and_young_ones_stay() {
-    let db = TestDatabase::new().await;
-    let mut claims = db.posthaste.claims(&quick("s")).await.unwrap();
+on_every_database!(
+    delivered_events_go_and_young_ones_stay,
+    what_a_slow_paused_or_new_subscription_needs_stays,
+    an_event_in_an_open_batch_stays,
+    dead_letters_and_retries_keep_their_event_and_hold_nothing_else,
+    what_a_replay_wants_again_stays,
+    the_journal_and_the_dedupe_keys_are_trimmed_and_progress_is_kept,
+);
+
+async fn delivered_events_go_and_young_ones_stay<D: Database>() {
+    let db = D::fresh().await;
+    let mut claims = db.posthaste().claims(&quick("s")).await.unwrap();
     enqueue_numbered(&db, "k", 1..=10).await;
     drain(&mut claims).await;
     assert_eq!(
-        db.posthaste.admin().retain(&RetentionPolicy::default()).await.unwrap().events,
+        db.posthaste().admin().retain(&RetentionPolicy::default()).await.unwrap().events,
         0,
         "all are young"
     );
@@ -51,12 +59,11 @@ async fn delivered_events_go_and_young_ones_stay() {
     assert_eq!(retain(&db).await.events, 2);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_slow_paused_or_new_subscription_needs_stays() {
-    let db = TestDatabase::new().await;
-    let admin = db.posthaste.admin();
-    let mut quick_one = db.posthaste.claims(&quick("quick")).await.unwrap();
-    let mut paused = db.posthaste.claims(&quick("paused")).await.unwrap();
+async fn what_a_slow_paused_or_new_subscription_needs_stays<D: Database>() {
+    let db = D::fresh().await;
+    let admin = db.posthaste().admin();
+    let mut quick_one = db.posthaste().claims(&quick("quick")).await.unwrap();
+    let mut paused = db.posthaste().claims(&quick("paused")).await.unwrap();
     enqueue_numbered(&db, "k", 1..=4).await;
     drain(&mut paused).await;
     admin.pause("paused").await.unwrap();
@@ -68,7 +75,7 @@ async fn what_a_slow_paused_or_new_subscription_needs_stays() {
         panic!("{:?}", report.held_back)
     };
     assert_eq!((subscription.as_str(), *oldest_seq), ("paused", 5));
-    let mut newcomer = db.posthaste.claims(&quick("newcomer")).await.unwrap();
+    let mut newcomer = db.posthaste().claims(&quick("newcomer")).await.unwrap();
     admin.resume("paused").await.unwrap();
     assert_eq!(drain(&mut paused).await.len(), 4);
     assert_eq!(retain(&db).await.events, 0, "the newcomer has read nothing yet");
@@ -76,9 +83,8 @@ async fn what_a_slow_paused_or_new_subscription_needs_stays() {
     assert_eq!(retain(&db).await.events, 4);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_event_in_an_open_batch_stays() {
-    let db = TestDatabase::new().await;
+async fn an_event_in_an_open_batch_stays<D: Database>() {
+    let db = D::fresh().await;
     let (open, gate) = tokio::sync::watch::channel(false);
     let handler = move |_: std::sync::Arc<posthaste::Event>| {
         let mut gate = gate.clone();
@@ -86,8 +92,8 @@ async fn an_event_in_an_open_batch_stays() {
             gate.wait_for(|open| *open).await.unwrap();
         }
     };
-    let admin = db.posthaste.admin();
-    let worker = db.posthaste.handler(quick("s"), handler).start().await.unwrap();
+    let admin = db.posthaste().admin();
+    let worker = db.posthaste().handler(quick("s"), handler).start().await.unwrap();
     enqueue_numbered(&db, "k", 1..=2).await;
     until("claimed", async || admin.subscription("s").await.unwrap().in_flight.exact() == Some(2)).await;
     assert_eq!(retain(&db).await.events, 0);
@@ -97,10 +103,9 @@ async fn an_event_in_an_open_batch_stays() {
     worker.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_and_retries_keep_their_event_and_hold_nothing_else() {
-    let db = TestDatabase::new().await;
-    let mut claims = db.posthaste.claims(&quick("s")).await.unwrap();
+async fn dead_letters_and_retries_keep_their_event_and_hold_nothing_else<D: Database>() {
+    let db = D::fresh().await;
+    let mut claims = db.posthaste().claims(&quick("s")).await.unwrap();
     enqueue(&db, ["a1", "bad", "a2", "later", "a3"].map(|body| event(body, body)).to_vec()).await;
     drain(&mut claims).await;
     let report = retain(&db).await;
@@ -112,7 +117,7 @@ async fn dead_letters_and_retries_keep_their_event_and_hold_nothing_else() {
     assert_eq!(format!("{found:?}"), format!("{held:?}"));
     // Up to the dead letter, which is looked at again.
     retained_to(&db, 1).await;
-    db.posthaste.admin().skip(&posthaste::admin::DeliveryQuery::all("s")).await.unwrap();
+    db.posthaste().admin().skip(&posthaste::admin::DeliveryQuery::all("s")).await.unwrap();
     assert_eq!(retain(&db).await.events, 2);
 }
 
@@ -125,11 +130,7 @@ async fn an_old_seq_that_commits_late_is_delivered_and_then_removed() {
     enqueue_numbered(&db, "k", 1..=5).await;
     drain(&mut claims).await;
     assert_eq!(retain(&db).await.events, 5);
-    assert_eq!(
-        scalar(&db, "select retained_to from posthaste.meta").await,
-        0,
-        "seq 1 may still be committed"
-    );
+    assert_eq!(db.scalar("select retained_to from posthaste.meta").await, 0, "seq 1 may still be committed");
     late.commit().await.unwrap();
     assert_eq!(retain(&db).await.events, 0, "it was not delivered yet");
     assert_eq!(drain(&mut claims).await, ["late"]);
@@ -139,22 +140,20 @@ async fn an_old_seq_that_commits_late_is_delivered_and_then_removed() {
     assert!(left(&db).await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_replay_wants_again_stays() {
-    let db = TestDatabase::new().await;
-    let mut claims = db.posthaste.claims(&quick("s")).await.unwrap();
+async fn what_a_replay_wants_again_stays<D: Database>() {
+    let db = D::fresh().await;
+    let mut claims = db.posthaste().claims(&quick("s")).await.unwrap();
     let ids = enqueue_numbered(&db, "k", 1..=6).await;
     drain(&mut claims).await;
-    db.posthaste.admin().replay("s", ReplayFrom::Event(ids[3])).await.unwrap();
+    db.posthaste().admin().replay("s", ReplayFrom::Event(ids[3])).await.unwrap();
     assert_eq!(retain(&db).await.events, 3);
     assert_eq!(drain(&mut claims).await, ["k004", "k005", "k006"]);
     assert_eq!(retain(&db).await.events, 3);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_journal_the_marks_and_the_dedupe_keys_are_trimmed_and_progress_is_kept() {
-    let db = TestDatabase::new().await;
-    let mut claims = db.posthaste.claims(&quick("s")).await.unwrap();
+async fn the_journal_and_the_dedupe_keys_are_trimmed_and_progress_is_kept<D: Database>() {
+    let db = D::fresh().await;
+    let mut claims = db.posthaste().claims(&quick("s")).await.unwrap();
     for n in 0..10 {
         let short = NewEvent::bytes("orders", format!("d{n}").into_bytes()).dedupe_key(format!("d{n}"));
         enqueue(&db, vec![short.dedupe_for(Duration::from_millis(1))]).await;
@@ -163,16 +162,29 @@ async fn the_journal_the_marks_and_the_dedupe_keys_are_trimmed_and_progress_is_k
         }
     }
     drain(&mut claims).await;
-    run(&db, "update posthaste.marks set taken_at = taken_at - interval '2 hours'").await;
-    let batches = scalar(&db, "select count(*) from posthaste.batches").await;
+    let batches = db.scalar("select count(*) from posthaste.batches").await;
     tokio::time::sleep(Duration::from_millis(5)).await;
     let report = retain(&db).await;
     assert_eq!(report.dedupe_keys, 10);
     assert_eq!(report.batches, u64::try_from(batches - 1).unwrap());
-    assert!(report.marks > 5, "{report:?}");
-    assert_eq!(scalar(&db, "select count(*) from posthaste.batches").await, 1, "the newest is the progress");
+    assert_eq!(db.scalar("select count(*) from posthaste.batches").await, 1, "the newest is the progress");
     enqueue_numbered(&db, "k", 1..=2).await;
     assert_eq!(drain(&mut claims).await, ["k001", "k002"], "no more and no less");
     let mut another = db.another().await.claims(&quick("s")).await.unwrap();
     assert!(another.claim(10).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn marks_that_nobody_refers_to_are_removed() {
+    let db = TestDatabase::new().await;
+    let mut claims = db.posthaste.claims(&quick("s")).await.unwrap();
+    for n in 1..=10 {
+        enqueue_numbered(&db, "k", n..=n).await;
+        assert_eq!(drain(&mut claims).await.len(), 1);
+    }
+    db.run("update posthaste.marks set taken_at = taken_at - interval '2 hours'").await;
+    let report = retain(&db).await;
+    assert!(report.marks > 5, "{report:?}");
+    enqueue_numbered(&db, "k", 11..=11).await;
+    assert_eq!(drain(&mut claims).await, ["k011"], "the marks in use are there");
 }

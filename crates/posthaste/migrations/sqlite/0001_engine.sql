@@ -162,6 +162,28 @@ create table posthaste_workers (
   primary key (subscription, name)
 ) strict, without rowid;
 
+-- What people did: every verb of the admin module leaves a line, with what it took away.
+create table posthaste_operations (
+  id integer primary key autoincrement,
+  at integer not null default (cast(unixepoch('subsec') * 1000000 as integer)),
+  who text not null,
+  verb text not null,
+  subscription text,
+  seq integer,
+  event_id text,
+  detail text not null default '{}'
+) strict;
+
+-- A subscription takes everything of it along. Not left to the foreign keys: SQLite heeds them only on connections that
+-- ask for it.
+create trigger posthaste_subscription_gone after delete on posthaste_subscriptions begin
+  delete from posthaste_batches where subscription = old.id;
+  delete from posthaste_deliveries where subscription = old.id;
+  delete from posthaste_workers where subscription = old.id;
+  delete from posthaste_lanes where subscription = old.id;
+  delete from posthaste_filters where subscription = old.id;
+end;
+
 -- Where each lane stands: everything up to `pos` was claimed, at `moved_at` for the last time.
 create view posthaste_progress as
   select l.subscription, l.generation, l.lane, l.lanes, l.finished_at is not null as finished,
@@ -176,44 +198,107 @@ create view posthaste_progress as
       where n.subscription = l.subscription and n.generation = l.generation and n.lane = l.lane
     );
 
--- For people and for plain SQL: every event with its state in every subscription that wants it, and readable times. A
--- payload that is not JSON is shown in hexadecimal.
-create view posthaste_event_status as
-  select s.name as subscription, e.seq, e.id, e.namespace, e.topic, e.event_type, e.key, e.aggregate_type,
-    e.aggregate_id, e.tenant_id, e.dedupe_key, e.content_type, e.headers,
-    case when e.content_type like '%json%' then cast(e.payload as text) else hex(e.payload) end as payload,
-    case
-      when d.seq is not null then d.status
-      when b.number is not null then 'processing'
-      -- Behind every lane that still runs and would read it: also behind those that a split is about to end.
-      when not exists (
-        select 1 from posthaste_progress p
-        where p.subscription = s.id and not p.finished and e.seq > p.pos
-          and abs(coalesce(e.key_hash, e.seq) % p.lanes) = p.lane
-      ) then 'delivered'
-      else 'pending'
-    end as status,
-    coalesce(d.attempts, b.retry_count, 0) as attempts,
-    strftime('%Y-%m-%dT%H:%M:%fZ',
-      coalesce(d.next_attempt_at, b.retry_after, e.available_at, e.created_at) / 1e6, 'unixepoch') as next_attempt_at,
-    coalesce(d.parked, 0) as parked,
-    coalesce(d.locked_by, b.locked_by) as locked_by,
-    strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(d.locked_until, b.locked_until) / 1e6, 'unixepoch') as locked_until,
-    coalesce(d.last_error, b.last_error) as last_error,
-    strftime('%Y-%m-%dT%H:%M:%fZ', e.available_at / 1e6, 'unixepoch') as available_at,
-    strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at / 1e6, 'unixepoch') as created_at
-  from posthaste_subscriptions s
+-- Where each lane of the generation that is at work stands. A lane of it that has finished waits at its stop mark for
+-- the others.
+create view posthaste_positions as
+  select p.subscription, p.generation, p.lane, p.lanes, p.number, p.pos
+  from posthaste_progress p
+  where p.generation = (
+    select min(a.generation) from posthaste_lanes a where a.subscription = p.subscription and a.finished_at is null
+  );
+
+-- What each lane still needs of the log: everything after the start of its oldest unfinished batch.
+create view posthaste_needs as
+  select p.subscription, p.generation, p.lane, min(p.pos, coalesce((
+    select min(b.seq_from) - 1 from posthaste_batches b indexed by posthaste_batches_unfinished
+    where b.subscription = p.subscription and b.generation = p.generation and b.lane = p.lane and b.finished_at is null
+  ), p.pos)) as needs_after
+  from posthaste_progress p
+  where not p.finished;
+
+-- The positions with what the subscription wants and where it began: everything small that a question about events
+-- needs.
+create view posthaste_readers as
+  select p.subscription, s.name, p.generation, p.lane, p.lanes, p.pos, began.start_mark, f.namespaces, f.topics,
+    f.event_types, f.tenants
+  from posthaste_positions p
+  join posthaste_subscriptions s on s.id = p.subscription
   join posthaste_filters f on f.subscription = s.id and f.version = s.filter_version
-  join posthaste_events e on (f.namespaces is null or e.namespace in (select value from json_each(f.namespaces)))
+  join posthaste_lanes began on began.subscription = s.id and began.generation = 1 and began.lane = 0;
+
+-- The events of batches that are not settled yet, by the filter each was claimed with. `held`: the head of a batch in
+-- `strict` order, tried before.
+create view posthaste_open_events as
+  select b.subscription, s.name, e.seq, b.locked_by, b.locked_until, b.last_error, b.retry_count, b.retry_after,
+    b.retry_count > 0 and not exists (
+      select 1 from posthaste_events w
+      where w.seq >= b.seq_from and w.seq > b.done_to and w.seq < e.seq
+        and abs(coalesce(w.key_hash, w.seq) % l.lanes) = b.lane
+        and (f.namespaces is null or w.namespace in (select value from json_each(f.namespaces)))
+        and (f.topics is null or w.topic in (select value from json_each(f.topics)))
+        and (f.event_types is null or w.event_type in (select value from json_each(f.event_types)))
+        and (f.tenants is null or w.tenant_id in (select value from json_each(f.tenants)))
+    ) as held
+  from posthaste_subscriptions s
+  join posthaste_batches b indexed by posthaste_batches_unfinished on b.subscription = s.id and b.finished_at is null
+  join posthaste_filters f on f.subscription = s.id and f.version = b.filter_version
+  join posthaste_lanes l on l.subscription = b.subscription and l.generation = b.generation and l.lane = b.lane
+  cross join posthaste_events e on e.seq between b.seq_from and b.seq_to and e.seq > b.done_to
+    and abs(coalesce(e.key_hash, e.seq) % l.lanes) = b.lane
+    and (f.namespaces is null or e.namespace in (select value from json_each(f.namespaces)))
     and (f.topics is null or e.topic in (select value from json_each(f.topics)))
     and (f.event_types is null or e.event_type in (select value from json_each(f.event_types)))
-    and (f.tenants is null or e.tenant_id in (select value from json_each(f.tenants)))
-  left join posthaste_deliveries d on d.subscription = s.id and d.seq = e.seq
-  left join posthaste_batches b on b.subscription = s.id and (b.generation, b.lane, b.number) = (
-    select o.generation, o.lane, o.number
-    from posthaste_batches o indexed by posthaste_batches_unfinished
-    join posthaste_lanes l on l.subscription = o.subscription and l.generation = o.generation and l.lane = o.lane
-    where o.subscription = s.id and o.finished_at is null and e.seq between o.seq_from and o.seq_to
-      and e.seq > o.done_to and abs(coalesce(e.key_hash, e.seq) % l.lanes) = o.lane
-    limit 1
-  );
+    and (f.tenants is null or e.tenant_id in (select value from json_each(f.tenants)));
+
+-- The state of every event in every subscription that wants it. Four branches, each with a constant status or a short
+-- list behind it, so that a question about pending or dead events does not walk over what was delivered.
+create view posthaste_states as
+  select s.name as subscription, d.seq, d.status, d.attempts, d.next_attempt_at, d.parked, d.locked_by, d.locked_until,
+    d.last_error, d.edited_payload, d.history
+  from posthaste_subscriptions s
+  join posthaste_deliveries d on d.subscription = s.id
+  union all
+  select o.name, o.seq,
+    case when o.held and o.retry_after > cast(unixepoch('subsec') * 1000000 as integer) then 'pending'
+      else 'processing' end,
+    case when o.held then o.retry_count else 0 end, case when o.held then o.retry_after end, 0, o.locked_by,
+    o.locked_until, case when o.held then o.last_error end, null, null
+  from posthaste_open_events o
+  where not exists (select 1 from posthaste_deliveries d where d.subscription = o.subscription and d.seq = o.seq)
+  union all
+  select r.name, e.seq, 'pending', 0, null, 0, null, null, null, null, null
+  from posthaste_readers r
+  cross join posthaste_events e on e.seq > r.pos and abs(coalesce(e.key_hash, e.seq) % r.lanes) = r.lane
+    and (r.namespaces is null or e.namespace in (select value from json_each(r.namespaces)))
+    and (r.topics is null or e.topic in (select value from json_each(r.topics)))
+    and (r.event_types is null or e.event_type in (select value from json_each(r.event_types)))
+    and (r.tenants is null or e.tenant_id in (select value from json_each(r.tenants)))
+  where not exists (select 1 from posthaste_deliveries d where d.subscription = r.subscription and d.seq = e.seq)
+  union all
+  select r.name, e.seq, 'delivered', 0, null, 0, null, null, null, null, null
+  from posthaste_readers r
+  cross join posthaste_events e on e.seq > r.start_mark and e.seq <= r.pos
+    and abs(coalesce(e.key_hash, e.seq) % r.lanes) = r.lane
+    and (r.namespaces is null or e.namespace in (select value from json_each(r.namespaces)))
+    and (r.topics is null or e.topic in (select value from json_each(r.topics)))
+    and (r.event_types is null or e.event_type in (select value from json_each(r.event_types)))
+    and (r.tenants is null or e.tenant_id in (select value from json_each(r.tenants)))
+  where not exists (select 1 from posthaste_deliveries d where d.subscription = r.subscription and d.seq = e.seq)
+    and not exists (select 1 from posthaste_open_events o where o.subscription = r.subscription and o.seq = e.seq);
+
+-- For people and for plain SQL: the same with the event itself and readable times. A payload that is not JSON is shown
+-- in hexadecimal.
+create view posthaste_event_status as
+  select v.subscription, e.seq, e.id, e.namespace, e.topic, e.event_type, e.key, e.aggregate_type, e.aggregate_id,
+    e.tenant_id, e.dedupe_key, e.content_type, e.headers,
+    case when e.content_type like '%json%' then cast(e.payload as text) else hex(e.payload) end as payload,
+    v.status, v.attempts,
+    strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(v.next_attempt_at, e.available_at, e.created_at) / 1e6, 'unixepoch')
+      as next_attempt_at,
+    v.parked, v.locked_by,
+    strftime('%Y-%m-%dT%H:%M:%fZ', v.locked_until / 1e6, 'unixepoch') as locked_until,
+    v.last_error,
+    strftime('%Y-%m-%dT%H:%M:%fZ', e.available_at / 1e6, 'unixepoch') as available_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at / 1e6, 'unixepoch') as created_at
+  from posthaste_states v
+  join posthaste_events e on e.seq = v.seq;

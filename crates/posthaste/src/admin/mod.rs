@@ -3,8 +3,6 @@
 //! Reads are bounded, whatever the size of the log. Verbs take effect in running workers by themselves and never touch
 //! what a worker holds under a live lease, except [`Admin::replay`], which takes lanes away on purpose.
 
-use std::sync::Arc;
-
 use crate::error::{Error, InvalidEvent, Result};
 use crate::handle::Posthaste;
 use crate::id::EventId;
@@ -48,9 +46,8 @@ impl Admin {
         self
     }
 
-    fn store(&self) -> Result<&Arc<dyn AdminStore>> {
-        let missing = || Error::invalid_setting("admin", "this store cannot be operated yet");
-        self.posthaste.admin_store.as_ref().ok_or_else(missing)
+    fn store(&self) -> &dyn AdminStore {
+        self.posthaste.admin_store.as_ref()
     }
 
     // --- looking
@@ -58,7 +55,7 @@ impl Admin {
     /// How every subscription stands, by name.
     pub async fn subscriptions(&self) -> Result<Vec<SubscriptionState>> {
         let mut states = Vec::new();
-        for name in self.store()?.subscription_names().await? {
+        for name in self.store().subscription_names().await? {
             match self.subscription(&name).await {
                 Ok(state) => states.push(state),
                 // Deleted since the names were read.
@@ -71,7 +68,7 @@ impl Admin {
 
     /// How a subscription stands.
     pub async fn subscription(&self, name: &str) -> Result<SubscriptionState> {
-        self.store()?.subscription_state(name, self.count_limit).await
+        self.store().subscription_state(name, self.count_limit).await
     }
 
     /// Lists or searches events, a page at a time. Looking is bounded; the page says how far it looked.
@@ -85,17 +82,17 @@ impl Admin {
                 "an event has a status only in a subscription; name one",
             ));
         }
-        self.store()?.search(query).await
+        self.store().search(query).await
     }
 
     /// An event, with its state and its attempts in every subscription that wants it.
     pub async fn event(&self, id: EventId) -> Result<EventDetail> {
-        self.store()?.event_detail(id).await
+        self.store().event_detail(id).await
     }
 
     /// What people did, newest first.
     pub async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
-        self.store()?.operations(limit).await
+        self.store().operations(limit).await
     }
 
     // --- deliveries
@@ -134,13 +131,13 @@ impl Admin {
 
     /// Lets a key go on although its head is dead; the dead letters stay. Returns how many no longer hold the key.
     pub async fn release_key(&self, subscription: &str, key: &str) -> Result<u64> {
-        let released = self.store()?.release_key(subscription, key, &self.who).await?;
+        let released = self.store().release_key(subscription, key, &self.who).await?;
         self.posthaste.wake();
         Ok(released)
     }
 
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery) -> Result<u64> {
-        let changed = self.store()?.apply(verb, query, &self.who).await?;
+        let changed = self.store().apply(verb, query, &self.who).await?;
         self.posthaste.wake();
         Ok(changed)
     }
@@ -149,35 +146,35 @@ impl Admin {
 
     /// Stops claiming, in every process, within a second; what is being handled is finished. `false`: it was paused.
     pub async fn pause(&self, subscription: &str) -> Result<bool> {
-        self.store()?.set_paused(subscription, true, &self.who).await
+        self.store().set_paused(subscription, true, &self.who).await
     }
 
     /// Goes on. `false`: it was not paused.
     pub async fn resume(&self, subscription: &str) -> Result<bool> {
-        self.store()?.set_paused(subscription, false, &self.who).await
+        self.store().set_paused(subscription, false, &self.who).await
     }
 
     /// Puts settings over the declared ones; running workers take them up within a second. What comes out must be valid
     /// as a whole.
     pub async fn change_settings(&self, subscription: &str, change: SettingsChange) -> Result<()> {
-        self.store()?.override_settings(subscription, Some(&change), &self.who).await
+        self.store().override_settings(subscription, Some(&change), &self.who).await
     }
 
     /// Goes back to the declared settings.
     pub async fn reset_settings(&self, subscription: &str) -> Result<()> {
-        self.store()?.override_settings(subscription, None, &self.who).await
+        self.store().override_settings(subscription, None, &self.who).await
     }
 
     /// Removes a subscription with its progress and its deliveries. Refused while a worker holds something of it.
     pub async fn delete_subscription(&self, subscription: &str) -> Result<()> {
-        self.store()?.delete_subscription(subscription, &self.who).await
+        self.store().delete_subscription(subscription, &self.who).await
     }
 
     /// Makes a subscription read again from a place on, and then on as usual; returns the seq it reads from. Events that
     /// have a delivery are left to it. Workers lose their lanes and take them again, so what they handle at this moment
     /// may be delivered twice.
     pub async fn replay(&self, subscription: &str, from: ReplayFrom) -> Result<i64> {
-        let seq = self.store()?.replay(subscription, from, &self.who).await?;
+        let seq = self.store().replay(subscription, from, &self.who).await?;
         self.posthaste.wake();
         Ok(seq)
     }
@@ -187,17 +184,17 @@ impl Admin {
     /// Removes events that are old enough and that nobody needs, and what else has served its time. Safe at any time and
     /// from many processes; small transactions.
     pub async fn retain(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
-        self.store()?.retain(policy).await
+        self.store().retain(policy).await
     }
 
     /// After dump and restore, or a logical move: ties every subscription to the transaction ids of this cluster. Loses
     /// nothing, neither old events nor those enqueued here before it ran.
     pub async fn rebase(&self) -> Result<RebaseReport> {
-        self.store()?.rebase(&self.who).await
+        self.store().rebase(&self.who).await
     }
 
     /// After pg_upgrade, which gives the cluster a new identity but keeps transaction ids: records that, and no more.
     pub async fn keep(&self) -> Result<()> {
-        self.store()?.keep(&self.who).await
+        self.store().keep(&self.who).await
     }
 }

@@ -1,11 +1,88 @@
-//! What the admin tests share.
+//! What the admin tests share. A scenario is generic over the database; `on_every_database!` makes it a test on each.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste::admin::{EventState, EventStatus};
-use posthaste::{Admin, Claims, Enqueued, Event, EventId, NewEvent, Outcome, Subscription, Worker};
-use posthaste_testkit::{Ledger, TestDatabase};
+use posthaste::{Admin, Claims, Event, EventId, NewEvent, Outcome, Subscription, Worker};
+use posthaste_testkit::suite::Backend;
+use posthaste_testkit::{Ledger, SqliteDatabase, TestDatabase, servers};
+use sqlx::AssertSqlSafe;
+
+/// A database to run scenarios on, and what they ask it beside Posthaste.
+pub(crate) trait Database: Backend + Sized {
+    /// A new one, with Posthaste's tables.
+    async fn fresh() -> Self;
+    /// One on every server there is.
+    async fn everywhere() -> Vec<Self>;
+    /// One number. Tables are named as on PostgreSQL: `posthaste.events`.
+    async fn scalar(&self, sql: &str) -> i64;
+    /// Changes rows.
+    async fn run(&self, sql: &str);
+}
+
+impl Database for TestDatabase {
+    async fn fresh() -> Self {
+        Self::new().await
+    }
+
+    async fn everywhere() -> Vec<Self> {
+        let mut databases = Vec::new();
+        for server in servers() {
+            databases.push(Self::on(&server).await);
+        }
+        databases
+    }
+
+    async fn scalar(&self, sql: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&self.pool).await.unwrap()
+    }
+
+    async fn run(&self, sql: &str) {
+        sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.unwrap();
+    }
+}
+
+impl Database for SqliteDatabase {
+    async fn fresh() -> Self {
+        Self::new().await
+    }
+
+    async fn everywhere() -> Vec<Self> {
+        vec![Self::new().await]
+    }
+
+    async fn scalar(&self, sql: &str) -> i64 {
+        sqlx::query_scalar(in_sqlite(sql)).fetch_one(&self.pool).await.unwrap()
+    }
+
+    async fn run(&self, sql: &str) {
+        sqlx::query(in_sqlite(sql)).execute(&self.pool).await.unwrap();
+    }
+}
+
+fn in_sqlite(sql: &str) -> AssertSqlSafe<String> {
+    AssertSqlSafe(sql.replace("posthaste.", "posthaste_"))
+}
+
+/// One test of each scenario per kind of database.
+macro_rules! on_every_database {
+    ($($scenario:ident),+ $(,)?) => {
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scenario() {
+                Box::pin(super::$scenario::<posthaste_testkit::TestDatabase>()).await;
+            })+
+        }
+
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scenario() {
+                Box::pin(super::$scenario::<posthaste_testkit::SqliteDatabase>()).await;
+            })+
+        }
+    };
+}
 
 pub(crate) fn event(key: &str, body: &str) -> NewEvent {
     NewEvent::bytes("orders", body.as_bytes().to_vec()).key(key)
@@ -19,16 +96,13 @@ pub(crate) fn quick(name: &str) -> Subscription {
     })
 }
 
-pub(crate) async fn enqueue(db: &TestDatabase, events: Vec<NewEvent>) -> Vec<EventId> {
-    let mut tx = db.pool.begin().await.unwrap();
-    let enqueued: Vec<Enqueued> = db.posthaste.enqueue_many(&mut tx, events).await.unwrap();
-    tx.commit().await.unwrap();
-    enqueued.into_iter().map(|enqueued| enqueued.id).collect()
+pub(crate) async fn enqueue(db: &impl Backend, events: Vec<NewEvent>) -> Vec<EventId> {
+    db.commit(events).await.into_iter().map(|enqueued| enqueued.id).collect()
 }
 
 /// `1` to `n` of a key, in one transaction each.
 pub(crate) async fn enqueue_numbered(
-    db: &TestDatabase,
+    db: &impl Backend,
     key: &str,
     numbers: std::ops::RangeInclusive<u32>,
 ) -> Vec<EventId> {
@@ -40,17 +114,17 @@ pub(crate) async fn enqueue_numbered(
 }
 
 /// A worker that accepts everything.
-pub(crate) async fn accepting(db: &TestDatabase, subscription: Subscription, ledger: &Ledger) -> Worker {
+pub(crate) async fn accepting(db: &impl Backend, subscription: Subscription, ledger: &Ledger) -> Worker {
     let accept = ledger.clone();
     let handler = move |event: Arc<Event>| {
         accept.accept(&event);
         async {}
     };
-    db.posthaste.handler(subscription, handler).start().await.unwrap()
+    db.posthaste().handler(subscription, handler).start().await.unwrap()
 }
 
 /// A worker for which events whose body contains `bad` are dead at once.
-pub(crate) async fn rejecting(db: &TestDatabase, subscription: Subscription, ledger: &Ledger) -> Worker {
+pub(crate) async fn rejecting(db: &impl Backend, subscription: Subscription, ledger: &Ledger) -> Worker {
     let accept = ledger.clone();
     let handler = move |event: Arc<Event>| {
         let bad = event.text().is_some_and(|text| text.contains("bad"));
@@ -59,7 +133,7 @@ pub(crate) async fn rejecting(db: &TestDatabase, subscription: Subscription, led
         }
         async move { if bad { Outcome::dead("bad body") } else { Outcome::Delivered } }
     };
-    db.posthaste.handler(subscription, handler).start().await.unwrap()
+    db.posthaste().handler(subscription, handler).start().await.unwrap()
 }
 
 /// Claims by hand until nothing comes, settling by the body: `bad` is dead, `later` is retried, the rest is delivered.
@@ -104,12 +178,4 @@ pub(crate) async fn until(what: &str, mut fact: impl AsyncFnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("{what}: not within 20 s");
-}
-
-pub(crate) async fn scalar(db: &TestDatabase, sql: &'static str) -> i64 {
-    sqlx::query_scalar(sql).fetch_one(&db.pool).await.unwrap()
-}
-
-pub(crate) async fn run(db: &TestDatabase, sql: &'static str) -> u64 {
-    sqlx::query(sql).execute(&db.pool).await.unwrap().rows_affected()
 }

@@ -15,6 +15,7 @@ mod state;
 mod upkeep;
 
 pub use events::{DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found};
+pub(crate) use state::overridden;
 pub use state::{Count, LaneState, SettingsChange, SubscriptionState};
 pub use upkeep::{HeldBack, Operation, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport};
 

@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
 
+use crate::error::{Error, Result};
 use crate::subscription::{AfterDead, ClaimBy, Filter, Order, Settings};
 
 /// A count that stops somewhere: counting ten million rows to show a number would cost more than the number is worth.
@@ -150,7 +152,7 @@ impl SettingsChange {
     }
 
     /// The form in the database: only what is set, durations in milliseconds.
-    pub(crate) fn to_json(self) -> serde_json::Map<String, serde_json::Value> {
+    pub(crate) fn to_json(self) -> Map<String, Value> {
         let millis = |duration: Option<Duration>| {
             duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
         };
@@ -167,6 +169,32 @@ impl SettingsChange {
         let given = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
         given.collect()
     }
+}
+
+/// What lies over the declared settings after a change; `None` takes everything away. What comes out must be valid as a
+/// whole, not just each change by itself.
+pub(crate) fn overridden(
+    declared: Value,
+    overrides: Value,
+    change: Option<&SettingsChange>,
+) -> Result<Value> {
+    let overrides = match change {
+        Some(change) => merged(overrides, change.to_json()),
+        None => Map::new(),
+    };
+    let settings: Settings = serde_json::from_value(Value::Object(merged(declared, overrides.clone())))
+        .map_err(|error| Error::Corrupt(format!("the settings: {error}")))?;
+    settings.validate()?;
+    Ok(Value::Object(overrides))
+}
+
+fn merged(over: Value, change: Map<String, Value>) -> Map<String, Value> {
+    let mut map = match over {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    map.extend(change);
+    map
 }
 
 #[cfg(test)]

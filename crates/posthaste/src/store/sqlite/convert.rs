@@ -70,7 +70,7 @@ pub(super) fn event_of(row: &SqliteRow) -> Result<Event> {
     read().map_err(Error::database("read an event"))
 }
 
-fn time_of(row: &SqliteRow, column: &str) -> sqlx::Result<Option<DateTime<Utc>>> {
+pub(super) fn time_of(row: &SqliteRow, column: &str) -> sqlx::Result<Option<DateTime<Utc>>> {
     Ok(row.try_get::<Option<i64>, _>(column)?.and_then(DateTime::from_timestamp_micros))
 }
 

@@ -34,6 +34,7 @@ mod settle;
 mod claim;
 mod takeover;
 mod wake;
+mod admin;
 #[cfg(test)]
 mod tests;
 

@@ -39,7 +39,7 @@ impl StoredFilter {
         })
     }
 
-    fn read(row: &SqliteRow) -> Self {
+    pub(super) fn read(row: &SqliteRow) -> Self {
         Self {
             namespaces: row.get("namespaces"),
             topics: row.get("topics"),
@@ -47,6 +47,21 @@ impl StoredFilter {
             tenants: row.get("tenants"),
         }
     }
+
+    pub(super) fn parsed(&self) -> Result<Filter> {
+        Ok(Filter {
+            namespaces: unlisted(self.namespaces.as_deref())?,
+            topics: unlisted(self.topics.as_deref())?,
+            event_types: unlisted(self.event_types.as_deref())?,
+            tenants: unlisted(self.tenants.as_deref())?,
+        })
+    }
+}
+
+fn unlisted<T: serde::de::DeserializeOwned>(list: Option<&str>) -> Result<Vec<T>> {
+    let parse =
+        |text| serde_json::from_str(text).map_err(|error| Error::Corrupt(format!("a filter: {error}")));
+    list.map_or(Ok(Vec::new()), parse)
 }
 
 fn listed(list: &[impl serde::Serialize]) -> Result<Option<String>> {
@@ -193,10 +208,10 @@ fn claimed_of(row: &SqliteRow, reader: &Reader) -> Result<ClaimedEvent> {
     })
 }
 
-type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
+pub(super) type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
 
 /// Binds ?1 to ?9: the subscription, what fragments/wanted.sql needs, and the range.
-fn bind_wanted<'q>(
+pub(super) fn bind_wanted<'q>(
     query: Query<'q>,
     reader: &Reader,
     filter: &StoredFilter,

@@ -73,7 +73,7 @@ impl SqliteStore {
     }
 }
 
-fn lane_of(row: &SqliteRow) -> Lane {
+pub(super) fn lane_of(row: &SqliteRow) -> Lane {
     Lane { generation: row.get("generation"), number: row.get("lane"), of: row.get("lanes") }
 }
 
@@ -104,7 +104,7 @@ async fn take_over(
 }
 
 /// Reads the events of a claimed page again: its ends and the filter's version name them exactly.
-async fn reread_batch(
+pub(super) async fn reread_batch(
     conn: &mut SqliteConnection,
     reader: &Reader,
     lane: Lane,

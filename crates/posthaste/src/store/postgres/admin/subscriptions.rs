@@ -1,12 +1,11 @@
 //! Pausing, tuning and removing a subscription.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use sqlx::Row;
 
 use crate::error::{Error, Result};
-use crate::store::admin::SettingsChange;
+use crate::store::admin::{SettingsChange, overridden};
 use crate::store::postgres::PgStore;
-use crate::subscription::Settings;
 
 impl PgStore {
     pub(super) async fn pause_or_resume(&self, name: &str, paused: bool, who: &str) -> Result<bool> {
@@ -42,11 +41,7 @@ impl PgStore {
             .await
             .map_err(Error::database(doing))?
             .ok_or_else(|| Error::NoSuchSubscription(name.to_owned()))?;
-        let overrides = match change {
-            Some(change) => merged(row.get("overrides"), change.to_json()),
-            None => Value::Object(Map::new()),
-        };
-        check(row.get("declared"), &overrides)?;
+        let overrides = overridden(row.get("declared"), row.get("overrides"), change)?;
         sqlx::query(self.sql.admin_set_overrides.clone())
             .bind(row.get::<i64, _>("id"))
             .bind(&overrides)
@@ -83,21 +78,4 @@ impl PgStore {
         self.record(&mut tx, who, "delete subscription", Some(name), json!({})).await?;
         tx.commit().await.map_err(Error::database(doing))
     }
-}
-
-fn merged(over: Value, change: Map<String, Value>) -> Value {
-    let mut map = match over {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    };
-    map.extend(change);
-    Value::Object(map)
-}
-
-/// What comes out must be valid as a whole, not just each change by itself.
-fn check(declared: Value, overrides: &Value) -> Result<()> {
-    let overrides = overrides.as_object().cloned().unwrap_or_default();
-    let settings: Settings = serde_json::from_value(merged(declared, overrides))
-        .map_err(|error| Error::Corrupt(format!("the settings: {error}")))?;
-    settings.validate()
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::*;
+use crate::store::admin::{AdminStore, ReplayFrom};
 
 fn lanes(count: u16) -> Subscription {
     subscription().lanes(count).settings(|s| s.batch_size = 10)
@@ -131,4 +132,28 @@ async fn lanes_end_also_where_claimers_compete() {
         }
     }
     assert_eq!(count, 40);
+}
+
+#[tokio::test]
+async fn a_replay_reaches_a_lane_that_waits_at_its_end_for_the_others() {
+    let bench = Bench::new().await;
+    bench.subscribe(lanes(2)).await;
+    enqueue_some(&bench, 20).await;
+    let reader = bench.subscribe(lanes(3)).await;
+    let worker = holder("w", LONG);
+    let first = bench.store.claim_lane(&reader, &worker).await.unwrap().unwrap();
+    loop {
+        match bench.fresh(&reader, first.lane, Some(first.token), &worker).await {
+            Fresh::Batch(batch) => {
+                assert!(bench.store.settle_batch(&reader, reference(&batch), &[], &worker).await.unwrap());
+            }
+            Fresh::LaneFinished => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(bench.statuses("billing").await.contains(&"delivered".to_owned()));
+    bench.store.replay("billing", ReplayFrom::Beginning, "alice").await.unwrap();
+    assert_eq!(bench.statuses("billing").await, ["pending"; 20]);
+    let read: HashSet<i64> = drain(&bench, &reader).await.into_iter().map(|(_, _, seq)| seq).collect();
+    assert_eq!(read.len(), 20, "also what the finished lane had read");
 }

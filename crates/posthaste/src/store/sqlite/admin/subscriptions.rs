@@ -1,0 +1,82 @@
+//! Pausing, tuning and removing a subscription.
+
+use serde_json::{Value, json};
+use sqlx::Row;
+
+use crate::error::{Error, Result};
+use crate::store::admin::{SettingsChange, overridden};
+use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::statements::SQL;
+
+use super::record;
+use super::state::workers;
+
+impl SqliteStore {
+    pub(super) async fn pause_or_resume(&self, name: &str, paused: bool, who: &str) -> Result<bool> {
+        let doing = "pause or resume a subscription";
+        let reader = self.load_reader(name).await?;
+        let mut tx = self.begin(doing).await?;
+        let changed = sqlx::query(SQL.admin_set_paused.clone())
+            .bind(reader.id)
+            .bind(paused)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        if changed.rows_affected() == 0 {
+            return Ok(false);
+        }
+        let verb = if paused { "pause" } else { "resume" };
+        record(&mut tx, who, verb, name, json!({})).await?;
+        tx.commit(doing).await?;
+        Ok(true)
+    }
+
+    pub(super) async fn write_overrides(
+        &self,
+        name: &str,
+        change: Option<&SettingsChange>,
+        who: &str,
+    ) -> Result<()> {
+        let doing = "change settings";
+        let mut tx = self.begin(doing).await?;
+        let row = sqlx::query(SQL.admin_stored_settings.clone())
+            .bind(name)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?
+            .ok_or_else(|| Error::NoSuchSubscription(name.to_owned()))?;
+        let overrides = overridden(row.get::<Value, _>("declared"), row.get("overrides"), change)?;
+        sqlx::query(SQL.admin_set_overrides.clone())
+            .bind(row.get::<i64, _>("id"))
+            .bind(overrides.to_string())
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        let verb = if change.is_some() { "change settings" } else { "reset settings" };
+        record(&mut tx, who, verb, name, json!({ "overrides": overrides })).await?;
+        tx.commit(doing).await
+    }
+
+    pub(super) async fn remove_subscription(&self, name: &str, who: &str) -> Result<()> {
+        let doing = "delete a subscription";
+        let reader = self.load_reader(name).await?;
+        let mut tx = self.begin(doing).await?;
+        let holders: Vec<String> = workers(&mut tx, &reader)
+            .await?
+            .into_iter()
+            .filter(|(_, holds)| *holds)
+            .map(|(worker, _)| worker)
+            .collect();
+        if !holders.is_empty() {
+            let problem = format!("`{name}` is being worked on by {}; stop it first", holders.join(", "));
+            return Err(Error::invalid_setting("subscription", problem));
+        }
+        sqlx::query(SQL.admin_delete_subscription.clone())
+            .bind(reader.id)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        record(&mut tx, who, "delete subscription", name, json!({})).await?;
+        tx.commit(doing).await
+    }
+}
