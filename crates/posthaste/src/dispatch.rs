@@ -23,6 +23,8 @@ pub(crate) struct Work {
     pub(crate) token: Token,
     /// Claimed alone, because a worker was lost while holding it.
     pub(crate) solo: bool,
+    /// All that waited behind it left for the database while it ran: its end moves no queue any more.
+    pub(crate) detached: bool,
 }
 
 /// What has to be settled when a work is done.
@@ -114,6 +116,11 @@ impl KeyQueues {
         left
     }
 
+    /// Whether one of them was claimed alone.
+    pub(crate) fn any_solo(&self) -> bool {
+        self.ready.iter().chain(self.behind.values().flatten()).any(|work| work.solo)
+    }
+
     /// Works that wait behind others.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
@@ -161,8 +168,11 @@ pub(crate) struct Slot(Arc<Slots>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.used.fetch_sub(1, Ordering::SeqCst);
-        self.0.freed.notify_waiters();
+        // Only a slot that somebody can have waited for: two runners that take and drop slots while the receiver is away
+        // would otherwise wake each other for ever.
+        if self.0.used.fetch_sub(1, Ordering::SeqCst) >= self.0.limit.load(Ordering::SeqCst) {
+            self.0.freed.notify_waiters();
+        }
     }
 }
 

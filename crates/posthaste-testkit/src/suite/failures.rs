@@ -1,12 +1,15 @@
 //! Failures: retries, dead letters, panics, timeouts, and receivers that are away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use posthaste::{AfterDead, ClaimBy, Event, Order, Outcome, Start};
 
+use tokio::sync::Semaphore;
+
 use super::{Backend, Script, assert_key, claim_some, event, numbered, quick, until};
+use crate::ledger::Ledger;
 
 /// Attempts, the last error and a later time, each time.
 pub async fn a_failure_is_recorded_and_the_next_attempt_is_later_each_time(db: &impl Backend) {
@@ -85,6 +88,95 @@ pub async fn a_dead_letter_holds_its_key_if_the_policy_says_block(db: &impl Back
         texts.sort();
         assert_eq!(texts, ["end", "k-00000", "other-00000", "other-00001", "other-00002"]);
     }
+}
+
+/// A dead letter that held its key lets it go on as soon as the policy says so.
+pub async fn a_key_goes_on_when_the_policy_changes_to_skip(db: &impl Backend) {
+    let script = Script::new(|event, _| match event.text() {
+        Some("k-00000") => Outcome::dead("rejected"),
+        _ => Outcome::Delivered,
+    });
+    let start = async |policy: AfterDead| {
+        let subscription = quick("policy").after_dead(policy);
+        db.posthaste().handler(subscription, script.clone()).start().await.expect("start")
+    };
+    let worker = start(AfterDead::Block).await;
+    db.commit(numbered("k", 3)).await;
+    until("the key waits", async || db.deliveries("policy").await.len() == 3).await;
+    worker.stop().await;
+    assert!(script.accepted.is_empty());
+    let worker = start(AfterDead::Skip).await;
+    script.accepted.wait_for(2).await;
+    worker.stop().await;
+    assert_eq!(script.accepted.texts(), ["k-00001", "k-00002"]);
+}
+
+/// What failed is written, and tried again, while another event of its page is still being handled.
+pub async fn a_slow_event_holds_no_retry_of_another_key(db: &impl Backend) {
+    let (ledger, gate) = (Ledger::default(), Arc::new(Semaphore::new(0)));
+    let tries = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let (ledger, gate) = (ledger.clone(), gate.clone());
+        move |event: Arc<Event>| {
+            let (ledger, gate, tries) = (ledger.clone(), gate.clone(), tries.clone());
+            async move {
+                if event.key.as_deref() == Some("slow") {
+                    gate.acquire().await.expect("open").forget();
+                } else if tries.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return Outcome::retry("not yet");
+                }
+                ledger.accept(&event);
+                Outcome::Delivered
+            }
+        }
+    };
+    let worker = db.posthaste().handler(quick("slow"), handler).start().await.expect("start");
+    db.commit(vec![event("slow", "slow"), event("k", "k-00000"), event("k", "k-00001")]).await;
+    ledger.wait_for(2).await;
+    assert_eq!(ledger.texts(), ["k-00000", "k-00001"]);
+    gate.add_permits(1);
+    ledger.wait_for(3).await;
+    worker.stop().await;
+}
+
+/// An attempt that outlives the grace time of a pause is left to its lease, and made again after it: a lease that went
+/// on being renewed would hold the event for ever.
+pub async fn an_attempt_that_outlives_a_pause_is_made_again(db: &impl Backend) {
+    let (ledger, begun) = (Ledger::default(), Arc::new(AtomicUsize::new(0)));
+    let handler = {
+        let (ledger, begun) = (ledger.clone(), begun.clone());
+        move |event: Arc<Event>| {
+            let (ledger, begun) = (ledger.clone(), begun.clone());
+            async move {
+                if begun.fetch_add(1, Ordering::SeqCst) == 0 {
+                    std::future::pending::<()>().await;
+                }
+                ledger.accept(&event);
+            }
+        }
+    };
+    let subscription =
+        quick("pause").claim_by(ClaimBy::Event).settings(|s| s.lease = Duration::from_millis(400));
+    let builder = db.posthaste().handler(subscription, handler).grace(Duration::from_millis(100));
+    let worker = builder.start().await.expect("start");
+    db.commit(vec![event("k", "k-00000")]).await;
+    until("the first attempt is under way", async || begun.load(Ordering::SeqCst) == 1).await;
+    let admin = db.posthaste().admin();
+    admin.pause("pause").await.expect("pause");
+    until("the row is left to its lease", async || {
+        db.deliveries("pause").await.iter().all(|row| row.status == "processing")
+            && !admin_sees_lanes(&admin).await
+    })
+    .await;
+    admin.resume("pause").await.expect("resume");
+    ledger.wait_for(1).await;
+    worker.stop().await;
+}
+
+/// Whether somebody still holds a lane of the paused subscription.
+async fn admin_sees_lanes(admin: &posthaste::Admin) -> bool {
+    let state = admin.subscription("pause").await.expect("look");
+    state.lanes.iter().any(|lane| lane.held_by.is_some())
 }
 
 /// One attempt, no retry.

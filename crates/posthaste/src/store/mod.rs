@@ -104,6 +104,11 @@ pub(crate) trait Store: Debug + Send + Sync {
         holder: &Holder,
         cursor: &mut Cursor,
     ) -> Result<Fresh>;
+    /// The unfinished batches an owner holds under its token: after a claim whose answer was lost, this tells whether it
+    /// happened. Stores that share the process with their database have no answer to lose.
+    async fn held_batches(&self, _reader: &Reader, _lane: Lane, _owner: Token) -> Result<Vec<Batch>> {
+        Ok(Vec::new())
+    }
     /// Order `none`: takes a batch whose lease ran out, or materialises it if it was lost twice (`None` then).
     async fn reclaim_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>>;
     /// Claims due deliveries, taking back expired ones and burying exhausted ones first.
@@ -152,7 +157,8 @@ pub(crate) trait Store: Debug + Send + Sync {
     async fn dismiss_worker(&self, reader: &Reader, holder: &Holder) -> Result<()>;
 
     /// How long until a delivery is due or a lease may have run out.
-    async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>>;
+    /// Without rows that are claimed alone, if such a one is being handled already.
+    async fn next_due(&self, reader: &Reader, solo_allowed: bool) -> Result<Option<Duration>>;
     /// Rings `bell` whenever something may have been enqueued, until stopped. Survives lost connections.
     async fn watch(&self, bell: Arc<Bell>, stop: CancellationToken);
     /// Asks producers to ring, for this long.

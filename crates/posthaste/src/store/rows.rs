@@ -123,10 +123,16 @@ pub(crate) fn as_deliveries<'a>(
 ) -> (Vec<(i64, &'a ClaimedEvent)>, Vec<Trouble>) {
     let mut held = Vec::new();
     let mut troubles = Vec::new();
+    // The branches of a page are read by two statements: what one of them saw blocked is blocked for both.
+    let mut blocked: HashSet<String> = HashSet::new();
     for claimed in page.iter().filter(|claimed| !claimed.elsewhere) {
+        let key = order_key(claimed, reader);
+        if claimed.blocked {
+            blocked.extend(key.clone());
+        }
         let (settlement, attempts) = match claimed.event.available_at {
             Some(until) if claimed.wait.is_some() => (Settlement::Delay { until }, 0),
-            _ if claimed.blocked => (Settlement::Park, 0),
+            _ if key.as_ref().is_some_and(|key| blocked.contains(key)) => (Settlement::Park, 0),
             _ => (Settlement::Spill { token }, 1),
         };
         if attempts == 1 {

@@ -63,9 +63,10 @@ impl Context {
         match tokio::time::timeout(timeout, self.receiver.receive(events, delivery)).await {
             Ok(outcomes) => outcomes,
             Err(_) => {
-                let outcome = match self.receiver.check().await {
-                    Ok(()) => Outcome::retry(format!("took longer than {timeout:?}")),
-                    Err(reason) => Outcome::unavailable(reason),
+                let outcome = match tokio::time::timeout(timeout, self.receiver.check()).await {
+                    Ok(Ok(())) => Outcome::retry(format!("took longer than {timeout:?}")),
+                    Ok(Err(reason)) => Outcome::unavailable(reason),
+                    Err(_) => Outcome::unavailable("neither the event nor the check came to an end"),
                 };
                 vec![outcome; events.len()]
             }

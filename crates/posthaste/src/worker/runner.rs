@@ -57,6 +57,8 @@ struct OpenBatch {
     remaining: usize,
     troubles: Vec<Trouble>,
     since: Instant,
+    /// Events of it that go on as deliveries under a token of their own, once it is settled.
+    spilled: Option<(Token, usize)>,
 }
 
 /// Works handed to the receiver together.
@@ -80,6 +82,8 @@ pub(super) struct Runner {
     lost: bool,
     finished: bool,
     last_reclaim: Option<Instant>,
+    /// The answer to a claim in our own lane was lost: it may have happened.
+    uncertain: bool,
     /// Keys of events that were left running when the patience of a stop was over.
     left: Vec<String>,
 }
@@ -100,6 +104,7 @@ impl Runner {
             lost: false,
             finished: false,
             last_reclaim: None,
+            uncertain: false,
             left: Vec::new(),
             context,
         }
@@ -139,7 +144,7 @@ impl Runner {
         }
         let wait = match self.has_room() {
             true if self.claim().await? => return Ok(()),
-            true => self.pause_when_idle().await?,
+            true => self.pause_when_idle().await?.min(self.close_troubled_batch().await?),
             false => self.close_slow_batch().await?,
         };
         self.start();
@@ -196,11 +201,32 @@ impl Runner {
         let reader = self.context.reader();
         match self.reads {
             Reads::Due => self.claim_due(&reader).await,
-            Reads::Owned(lane, token) => self.claim_fresh(&reader, lane, Some(token)).await,
+            Reads::Owned(lane, token) => {
+                if self.uncertain && self.take_up_lost_claims(&reader, lane, token).await? {
+                    return Ok(true);
+                }
+                // Until the answer is here.
+                self.uncertain = true;
+                let found = self.claim_fresh(&reader, lane, Some(token)).await?;
+                self.uncertain = false;
+                Ok(found)
+            }
             Reads::Shared(lane) => {
                 Ok(self.reclaim(&reader).await? || self.claim_fresh(&reader, lane, None).await?)
             }
         }
+    }
+
+    /// A claim that committed although its answer never came is ours: left alone, its events would wait for a takeover
+    /// while later ones of their keys overtake them.
+    async fn take_up_lost_claims(&mut self, reader: &Reader, lane: Lane, token: Token) -> Result<bool> {
+        let held = self.context.store.held_batches(reader, lane, token).await?;
+        self.uncertain = false;
+        let known: Vec<i64> = self.open.iter().map(|open| open.batch.number).collect();
+        let lost: Vec<Batch> = held.into_iter().filter(|batch| !known.contains(&batch.number)).collect();
+        let found = !lost.is_empty();
+        self.take_over(lost);
+        Ok(found)
     }
 
     async fn claim_fresh(&mut self, reader: &Reader, lane: Lane, owner: Option<Token>) -> Result<bool> {
@@ -247,18 +273,30 @@ impl Runner {
         let held = self.queues.startable() + self.queues.waiting() + self.running_works();
         let limit = (reader.settings.concurrency as usize).saturating_sub(held).max(1);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX).min(reader.settings.batch_size);
-        let solo = self.running.values().any(|job| job.works.iter().any(|work| work.solo));
-        let claims = context.store.claim_deliveries(reader, &context.holder(), limit, !solo).await?;
+        let solo_allowed = self.solo_allowed();
+        let claims = context.store.claim_deliveries(reader, &context.holder(), limit, solo_allowed).await?;
         let found = !claims.is_empty();
         self.take_in_deliveries(claims, since);
         Ok(found)
+    }
+
+    /// Whether an event that may kill its worker may be claimed: not beside another one.
+    fn solo_allowed(&self) -> bool {
+        let running = self.running.values().flat_map(|job| &job.works).any(|work| work.solo);
+        !running && !self.queues.any_solo()
     }
 
     fn take_in(&mut self, batch: Batch) {
         let source = Source::Batch(batch.number);
         let key = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
         let remaining = batch.events.len();
-        self.open.push_back(OpenBatch { batch: key, remaining, troubles: Vec::new(), since: Instant::now() });
+        self.open.push_back(OpenBatch {
+            batch: key,
+            remaining,
+            troubles: Vec::new(),
+            since: Instant::now(),
+            spilled: None,
+        });
         let keyed = self.context.reader().keyed();
         for claimed in batch.events {
             self.take_in_claimed(claimed, source, batch.token, keyed);
@@ -270,7 +308,8 @@ impl Runner {
         let delayed = event.available_at;
         let key = event.key.clone().filter(|_| keyed && delayed.is_none());
         let behind = key.as_ref().is_some_and(|key| blocked || self.parked.contains_key(key));
-        let work = Work { event: Arc::new(event), key, attempts: 1, source, token, solo: false };
+        let work =
+            Work { event: Arc::new(event), key, attempts: 1, source, token, solo: false, detached: false };
         match delayed {
             _ if elsewhere => self.leave_out(source),
             Some(until) if wait.is_some() => self.done(&work, Settlement::Delay { until }),
@@ -298,6 +337,7 @@ impl Runner {
                 source: Source::Delivery,
                 token,
                 solo,
+                detached: false,
             });
         }
     }
@@ -306,7 +346,7 @@ impl Runner {
         let context = self.context.clone();
         let poll = context.reader().settings.poll_interval;
         if matches!(self.reads, Reads::Due) {
-            let due = context.store.next_due(&context.reader()).await?;
+            let due = context.store.next_due(&context.reader(), self.solo_allowed()).await?;
             return Ok(due.unwrap_or(poll).min(poll).max(Duration::from_millis(1)));
         }
         let pause = self.idle.next_pause(&context.door, &*context.store, poll).await?;
@@ -450,6 +490,9 @@ impl Runner {
 
     fn work_done(&mut self, work: Work, outcome: Outcome) {
         let settlement = Settlement::of(outcome, work.attempts, &self.context.reader().settings);
+        if work.detached {
+            return self.done(&work, settlement);
+        }
         if settlement == Settlement::Delivered {
             self.done(&work, settlement);
             self.queues.release(work.key.as_deref());
@@ -521,6 +564,10 @@ impl Runner {
     fn batch_settled(&mut self, index: usize, held: bool) {
         let Some(open) = self.open.remove(index) else { return };
         add(&self.context.counters.batches, u64::from(held));
+        if let Some((token, works)) = open.spilled.filter(|_| held) {
+            // From now on there are rows to renew.
+            self.context.leases.hold(token, works, Instant::now(), self.context.holder().lease);
+        }
         for key in open.troubles.iter().filter_map(|trouble| trouble.key.as_ref()) {
             if let Some(count) = self.parked.get_mut(key) {
                 *count -= 1;
@@ -561,6 +608,15 @@ impl Runner {
         Ok(())
     }
 
+    /// There is room, but nothing to claim: an open batch in which something failed must not wait for its slow events
+    /// before that is written, or they would hold the other keys' retries.
+    async fn close_troubled_batch(&mut self) -> Result<Duration> {
+        match self.open.front() {
+            Some(front) if !front.troubles.is_empty() => self.close_slow_batch().await,
+            _ => Ok(Duration::MAX),
+        }
+    }
+
     /// No room: if the oldest batch only waits for slow events, it is closed, and they go on as deliveries. Returns how
     /// long to wait before looking again.
     async fn close_slow_batch(&mut self) -> Result<Duration> {
@@ -583,15 +639,16 @@ impl Runner {
     async fn spill(&mut self, batch: BatchRef) -> Result<()> {
         let source = Source::Batch(batch.number);
         let token = Token::new();
-        let since = Instant::now();
         let mut running: Vec<Work> = Vec::new();
         for work in
             self.running.values_mut().flat_map(|job| &mut job.works).filter(|work| work.source == source)
         {
             running.push(work.clone());
-            (work.source, work.token) = (Source::Delivery, token);
+            (work.source, work.token, work.detached) = (Source::Delivery, token, true);
         }
-        self.context.leases.hold(token, running.len(), since, self.context.holder().lease);
+        if let Some(open) = self.open.iter_mut().find(|open| open.batch == batch) {
+            open.spilled = Some((token, running.len()));
+        }
         for work in &running {
             self.done(work, Settlement::Spill { token });
             self.park_behind(work);
@@ -609,7 +666,11 @@ impl Runner {
 
     /// Claimed by event, and everything waits behind slow events: give those that wait back.
     fn park_waiting(&mut self) {
-        let slow: Vec<Work> = self.running.values().flat_map(|job| &job.works).cloned().collect();
+        let mut slow: Vec<Work> = Vec::new();
+        for work in self.running.values_mut().flat_map(|job| &mut job.works) {
+            work.detached = true;
+            slow.push(work.clone());
+        }
         for work in &slow {
             self.park_behind(work);
         }
@@ -634,6 +695,7 @@ impl Runner {
                 }
             }
         }
+        self.let_go_of_the_rest();
         if let Reads::Owned(lane, token) = self.reads
             && !self.finished
             && let Err(error) = self.context.store.release_lane(&self.context.reader(), lane, token).await
@@ -641,6 +703,19 @@ impl Runner {
             self.context.trouble(&error);
         }
         if self.finished && !stop.is_cancelled() { Ended::LaneFinished } else { Ended::Stopped }
+    }
+
+    /// What could not be settled is left to others. A lease that is renewed with nobody behind it would hold its events
+    /// for ever.
+    fn let_go_of_the_rest(&mut self) {
+        for settlement in self.settlements.drain(..) {
+            self.context.leases.let_go(settlement.token);
+        }
+        if matches!(self.reads, Reads::Shared(_)) {
+            for open in self.open.drain(..) {
+                self.context.leases.let_go(open.batch.token);
+            }
+        }
     }
 
     /// The lane is lost, but deliveries have leases of their own: what is done is settled, what has not started is given
@@ -684,8 +759,11 @@ impl Runner {
         self.abort_jobs();
         let left: Vec<Work> = self.running.drain().flat_map(|(_, job)| job.works).collect();
         self.left.extend(left.iter().filter_map(|work| work.key.clone()));
-        for work in left.iter().filter(|work| work.source != Source::Delivery) {
-            self.done(work, Settlement::Spill { token: Token::new() });
+        for work in &left {
+            match work.source {
+                Source::Delivery => self.context.leases.let_go(work.token),
+                Source::Batch(_) => self.done(work, Settlement::Spill { token: Token::new() }),
+            }
         }
     }
 

@@ -36,11 +36,13 @@ impl StrictRunner {
         let mut unfinished: std::collections::VecDeque<Batch> = unfinished.into();
         let (mut cursor, mut idle) = (Cursor::Unknown, Idle::new());
         while !stop.is_cancelled() {
+            // Before the look, so that a ring during it is heard.
+            let rung = self.context.door.bell.count();
             let next = match unfinished.pop_front() {
                 Some(batch) => Ok(Fresh::Batch(batch)),
                 None => self.claim(&mut cursor).await,
             };
-            match self.turn(next, &mut idle, &stop).await {
+            match self.turn(next, rung, &mut idle, &stop).await {
                 Ok(None) => {}
                 Ok(Some(Ended::Stopped)) => break,
                 Ok(Some(ended)) => return ended,
@@ -68,10 +70,10 @@ impl StrictRunner {
     async fn turn(
         &self,
         next: Result<Fresh>,
+        rung: u64,
         idle: &mut Idle,
         stop: &CancellationToken,
     ) -> Result<Option<Ended>> {
-        let rung = self.context.door.bell.count();
         match next? {
             Fresh::Batch(batch) => {
                 idle.reset();
@@ -127,7 +129,8 @@ impl StrictRunner {
             done_to = claimed.event.seq;
         }
         let context = &self.context;
-        match context.store.settle_batch(&context.reader(), key, &troubles, &context.holder()).await? {
+        let (reader, holder) = (context.reader(), context.holder());
+        match self.insist(|| context.store.settle_batch(&reader, key, &troubles, &holder)).await? {
             true => {
                 add(&context.counters.batches, 1);
                 Ok(Handled::Finished)
@@ -177,7 +180,7 @@ impl StrictRunner {
                 }
             }
             if stop.is_cancelled() {
-                return Ok(Err(Handled::Stopped));
+                return Ok(Err(self.stopped(step, attempts).await?));
             }
         }
     }
@@ -234,7 +237,23 @@ impl StrictRunner {
     ) -> Result<bool> {
         let context = &self.context;
         let hold = Hold { done_to: step.done_to, attempts, delay, error };
-        context.store.hold_batch(&context.reader(), step.key, &hold, troubles, &context.holder()).await
+        let (reader, holder) = (context.reader(), context.holder());
+        self.insist(|| context.store.hold_batch(&reader, step.key, &hold, troubles, &holder)).await
+    }
+
+    /// Writes again when the database refuses, while the lease is held: giving up would repeat what was delivered.
+    async fn insist<F: Future<Output = Result<bool>>>(&self, write: impl Fn() -> F) -> Result<bool> {
+        let mut pause = Duration::from_millis(50);
+        loop {
+            match write().await {
+                Err(error) if self.context.leases.may_start(self.token) => {
+                    self.context.trouble(&error);
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(2));
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Records how far the batch came, so that the next owner repeats nothing.

@@ -14,7 +14,7 @@ use crate::store::{CLAIMS_BEFORE_MATERIALISING, Cursor, Fresh};
 use crate::subscription::{ClaimBy, Order};
 
 use super::mark::{Mark, Range};
-use super::read::{Page, PgCursor};
+use super::read::{Most, Page, PgCursor};
 use super::{PgStore, duration_of, micros};
 
 const DOING: &str = "claim";
@@ -82,6 +82,23 @@ impl PgStore {
         Ok(unfinished)
     }
 
+    pub(crate) async fn batches_of(&self, reader: &Reader, lane: Lane, owner: Token) -> Result<Vec<Batch>> {
+        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let rows = sqlx::query(self.sql.held_batches.clone())
+            .bind(reader.id)
+            .bind(lane.generation)
+            .bind(lane.number)
+            .bind(owner.0)
+            .fetch_all(&mut *conn)
+            .await
+            .map_err(Error::database(DOING))?;
+        let mut batches = Vec::new();
+        for row in &rows {
+            batches.push(self.reread_batch(&mut conn, reader, lane, owner, row).await?);
+        }
+        Ok(batches)
+    }
+
     /// Reads the events of a claimed page again: the window, the page and the filter's version name them exactly.
     pub(super) async fn reread_batch(
         &self,
@@ -96,7 +113,18 @@ impl PgStore {
         let filter = self.load_filter(conn, reader.id, row.get("filter_version")).await?;
         let after = row.get::<i64, _>("seq_from") - 1;
         let range = Range::window(&lo, &hi, after.max(row.get("done_to"))).limited_to(row.get("seq_to"));
-        let page = self.read_page(conn, reader, lane, &filter, &hi, &range, i64::from(u16::MAX)).await?;
+        // Whole, however large: what was claimed as one page must come back as one.
+        let page = self.read_page(conn, reader, lane, &filter, &hi, &range, Most::ALL).await?;
+        let (count, done_to): (i32, i64) = (row.get("count"), row.get("done_to"));
+        let count = usize::try_from(count).unwrap_or(0);
+        if page.events.len() > count || (done_to == 0 && page.events.len() != count) {
+            return Err(Error::Corrupt(format!(
+                "batch {} of `{}` was claimed with {count} events and reads as {} now",
+                row.get::<i64, _>("number"),
+                reader.name,
+                page.events.len()
+            )));
+        }
         let attempts = u32::try_from(row.get::<i32, _>("retry_count")).unwrap_or(0);
         let claims = u32::try_from(row.get::<i32, _>("claims")).unwrap_or(u32::MAX);
         let wait = duration_of(row.get("wait")).unwrap_or_default();
@@ -172,6 +200,7 @@ impl PgStore {
             Cursor::Postgres(place) => place,
             _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
         };
+        self.forget_unfinished(reader, place.number);
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
             return self.close_lane(&mut conn, reader, lane, owner).await;
         }
@@ -261,8 +290,8 @@ impl PgStore {
         if place.late_exhausted {
             range.late.clear();
         }
-        let limit = i64::from(claim.reader.settings.batch_size);
-        let page = self.read_page(conn, claim.reader, claim.lane, &place.filter, &hi, &range, limit).await?;
+        let most = Most::page_of(claim.reader.settings.batch_size);
+        let page = self.read_page(conn, claim.reader, claim.lane, &place.filter, &hi, &range, most).await?;
         match claim.reader.claim_by {
             ClaimBy::Batch => self.claim_as_batch(conn, claim, place, hi, page).await,
             ClaimBy::Event => self.claim_by_event(conn, claim, place, hi, page).await,

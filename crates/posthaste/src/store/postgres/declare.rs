@@ -62,12 +62,8 @@ impl PgStore {
             let mark = self.store_mark(&mut tx, &start).await?;
             self.open_generation(&mut tx, id, 1, i32::from(subscription.lanes), mark).await?;
             self.store_filter(&mut tx, id, 1, &subscription.filter).await?;
-        } else if subscription.order != Order::Key {
-            sqlx::query(self.sql.release_parked.clone())
-                .bind(id)
-                .execute(&mut *tx)
-                .await
-                .map_err(Error::database(DOING))?;
+        } else {
+            self.release_waiting(&mut tx, id, subscription).await?;
         }
         if !row.get::<bool, _>("created")
             && self.load_filter(&mut tx, id, version).await? != subscription.filter
@@ -75,6 +71,23 @@ impl PgStore {
             self.store_filter(&mut tx, id, version + 1, &subscription.filter).await?;
         }
         tx.commit().await.map_err(Error::database(DOING))
+    }
+
+    /// What the declaration no longer holds back is due: everything without an order of keys, and what waits behind a
+    /// dead letter if those are passed over.
+    async fn release_waiting(
+        &self,
+        tx: &mut PgConnection,
+        id: i64,
+        subscription: &Subscription,
+    ) -> Result<()> {
+        let statement = match (subscription.order, subscription.after_dead) {
+            (Order::Key, AfterDead::Block) => return Ok(()),
+            (Order::Key, AfterDead::Skip) => self.sql.release_heads.clone(),
+            _ => self.sql.release_parked.clone(),
+        };
+        let release = sqlx::query(statement).bind(id);
+        release.execute(tx).await.map(|_| ()).map_err(Error::database(DOING))
     }
 
     /// Where a new subscription begins. The place is looked up after the mark: what commits in between is not behind

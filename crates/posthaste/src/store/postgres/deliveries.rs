@@ -21,7 +21,7 @@ impl PgStore {
         solo_allowed: bool,
     ) -> Result<Vec<DeliveryClaim>> {
         // Look first: an idle poll burns no xid and writes nothing.
-        if self.time_to_next_due(reader).await?.is_none_or(|wait| !wait.is_zero()) {
+        if self.time_to_next_due(reader, solo_allowed).await?.is_none_or(|wait| !wait.is_zero()) {
             return Ok(Vec::new());
         }
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
@@ -153,9 +153,14 @@ impl PgStore {
             .map_err(Error::database("release keys"))
     }
 
-    pub(crate) async fn time_to_next_due(&self, reader: &Reader) -> Result<Option<std::time::Duration>> {
+    pub(crate) async fn time_to_next_due(
+        &self,
+        reader: &Reader,
+        solo_allowed: bool,
+    ) -> Result<Option<std::time::Duration>> {
         let wait: Option<i64> = sqlx::query_scalar(self.sql.next_due.clone())
             .bind(reader.id)
+            .bind(solo_allowed)
             .fetch_one(&self.pool)
             .await
             .map_err(Error::database("look for due deliveries"))?;

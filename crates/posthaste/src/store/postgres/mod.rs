@@ -60,6 +60,14 @@ impl PgStore {
             .unwrap_or((0, 0))
     }
 
+    /// A fail-over may have undone batches: what was known to be finished may be numbered anew.
+    fn forget_unfinished(&self, reader: &Reader, newest: i64) {
+        let mut known = self.finished_before.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.get(&reader.id).is_some_and(|(_, number)| *number > newest) {
+            known.remove(&reader.id);
+        }
+    }
+
     fn note_unfinished(&self, reader: &Reader, oldest: (i32, i64)) {
         self.finished_before.lock().unwrap_or_else(PoisonError::into_inner).insert(reader.id, oldest);
     }
@@ -100,6 +108,10 @@ impl Store for PgStore {
         cursor: &mut Cursor,
     ) -> Result<Fresh> {
         self.claim_page(reader, lane, owner, holder, cursor).await
+    }
+
+    async fn held_batches(&self, reader: &Reader, lane: Lane, owner: Token) -> Result<Vec<Batch>> {
+        self.batches_of(reader, lane, owner).await
     }
 
     async fn reclaim_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {
@@ -165,8 +177,8 @@ impl Store for PgStore {
         self.say_goodbye(reader, holder).await
     }
 
-    async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>> {
-        self.time_to_next_due(reader).await
+    async fn next_due(&self, reader: &Reader, solo_allowed: bool) -> Result<Option<Duration>> {
+        self.time_to_next_due(reader, solo_allowed).await
     }
 
     async fn watch(&self, bell: Arc<Bell>, stop: CancellationToken) {

@@ -16,6 +16,22 @@ use super::{PgStore, duration_of, event_of};
 /// A page carries at most this many bytes of payload, however many events were asked for.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
+/// How much a page may hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    events: i64,
+    bytes: usize,
+}
+
+impl Most {
+    /// Whatever there is: for a page that was claimed before.
+    pub(super) const ALL: Self = Self { events: i64::MAX, bytes: usize::MAX };
+
+    pub(super) fn page_of(events: u32) -> Self {
+        Self { events: i64::from(events), bytes: PAGE_BYTES }
+    }
+}
+
 /// Where a lane stands, remembered between claims.
 #[derive(Debug)]
 pub(crate) struct PgCursor {
@@ -163,7 +179,7 @@ impl PgStore {
         filter: &Filter,
         hi: &Mark,
         range: &Range,
-        limit: i64,
+        most: Most,
     ) -> Result<Page> {
         let far = range.has_late() && range.late_is_far(hi.ceil_seq);
         let near = range.has_late() && !far;
@@ -178,20 +194,20 @@ impl PgStore {
             .bind(late_upto)
             .bind(late)
             .bind(reader.dead_blocks())
-            .bind(limit);
-        let main = collect(query.fetch(&mut *conn), reader).await?;
+            .bind(most.events);
+        let main = collect(query.fetch(&mut *conn), reader, most.bytes).await?;
         if !far {
-            return Ok(cut(main, limit, false));
+            return Ok(cut(main, most.events, false));
         }
         let query = bind_wanted(sqlx::query(self.sql.page_far.clone()), reader.id, filter, lane)
             .bind(range.late_after)
             .bind(range.late_upto)
             .bind(bigints(&range.late))
             .bind(reader.dead_blocks())
-            .bind(limit);
-        let late = collect(query.fetch(conn), reader).await?;
+            .bind(most.events);
+        let late = collect(query.fetch(conn), reader, most.bytes).await?;
         let exhausted = late.events.is_empty();
-        Ok(cut(merge(main, late), limit, exhausted))
+        Ok(cut(merge(main, late), most.events, exhausted))
     }
 }
 
@@ -204,11 +220,12 @@ struct Rows {
 async fn collect(
     mut rows: impl futures::Stream<Item = sqlx::Result<PgRow>> + Unpin,
     reader: &Reader,
+    most_bytes: usize,
 ) -> Result<Rows> {
     let mut collected = Rows { events: Vec::new(), cut_short: false };
     let mut bytes = 0;
     while let Some(row) = rows.try_next().await.map_err(Error::database("read a page"))? {
-        if bytes > PAGE_BYTES {
+        if bytes > most_bytes {
             collected.cut_short = true;
             break;
         }

@@ -56,6 +56,8 @@ catalogue! {
     free_lane = "free_lane.sql",
     claim_lane = "claim_lane.sql",
     take_over_batches = "take_over_batches.sql",
+    held_batches = "held_batches.sql",
+    release_heads = "release_heads.sql",
     expired_batch = "expired_batch.sql",
     reclaim_batch = "reclaim_batch.sql",
     finish_batch = "finish_batch.sql",

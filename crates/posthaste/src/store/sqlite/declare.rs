@@ -80,9 +80,14 @@ async fn update(conn: &mut SqliteConnection, subscription: &Subscription, known:
         .await
         .map_err(Error::database(DOING))?;
     let (id, version): (i64, i32) = (known.get("id"), known.get("filter_version"));
-    if subscription.order != Order::Key {
-        let release = sqlx::query(SQL.release_parked.clone()).bind(id);
-        release.execute(&mut *conn).await.map_err(Error::database(DOING))?;
+    // What the declaration no longer holds back is due.
+    let release = match (subscription.order, subscription.after_dead) {
+        (Order::Key, AfterDead::Block) => None,
+        (Order::Key, AfterDead::Skip) => Some(SQL.release_heads.clone()),
+        _ => Some(SQL.release_parked.clone()),
+    };
+    if let Some(release) = release {
+        sqlx::query(release).bind(id).execute(&mut *conn).await.map_err(Error::database(DOING))?;
     }
     let wanted = StoredFilter::of(&subscription.filter)?;
     if load_filter(conn, id, version).await? != wanted {

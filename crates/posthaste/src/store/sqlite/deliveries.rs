@@ -27,7 +27,7 @@ impl SqliteStore {
         solo_allowed: bool,
     ) -> Result<Vec<DeliveryClaim>> {
         // Look first: an idle poll writes nothing.
-        if self.time_to_next_due(reader).await?.is_none_or(|wait| !wait.is_zero()) {
+        if self.time_to_next_due(reader, solo_allowed).await?.is_none_or(|wait| !wait.is_zero()) {
             return Ok(Vec::new());
         }
         let mut tx = self.begin(DOING).await?;
@@ -61,9 +61,14 @@ impl SqliteStore {
         Ok(rows.iter().map(|row| row.get("seq")).collect())
     }
 
-    pub(crate) async fn time_to_next_due(&self, reader: &Reader) -> Result<Option<std::time::Duration>> {
+    pub(crate) async fn time_to_next_due(
+        &self,
+        reader: &Reader,
+        solo_allowed: bool,
+    ) -> Result<Option<std::time::Duration>> {
         let wait: Option<i64> = sqlx::query_scalar(SQL.next_due.clone())
             .bind(reader.id)
+            .bind(solo_allowed)
             .fetch_one(&self.pool)
             .await
             .map_err(Error::database("look for due deliveries"))?;

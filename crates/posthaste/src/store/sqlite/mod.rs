@@ -165,8 +165,8 @@ impl Store for SqliteStore {
         patiently!(self.say_goodbye(reader, holder))
     }
 
-    async fn next_due(&self, reader: &Reader) -> Result<Option<Duration>> {
-        patiently!(self.time_to_next_due(reader))
+    async fn next_due(&self, reader: &Reader, solo_allowed: bool) -> Result<Option<Duration>> {
+        patiently!(self.time_to_next_due(reader, solo_allowed))
     }
 
     async fn watch(&self, bell: Arc<Bell>, stop: CancellationToken) {

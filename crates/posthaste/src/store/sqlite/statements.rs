@@ -75,6 +75,7 @@ catalogue! {
     forget_workers = "forget_workers.sql",
     count_workers = "count_workers.sql",
     dismiss_worker = "dismiss_worker.sql",
+    release_heads = "release_heads.sql",
     release_parked = "release_parked.sql",
     next_due = "next_due.sql",
     admin_count_range = "admin/count_range.sql",

@@ -4,6 +4,6 @@ select case when next.at is not null
   then (greatest(extract(epoch from next.at - clock_timestamp()), 0) * 1000000)::bigint end as wait
 from (select least(
   (select min(d.next_attempt_at) from {schema}.deliveries d
-   where d.subscription = $1 and d.status = 'pending' and not d.parked),
+   where d.subscription = $1 and d.status = 'pending' and not d.parked and (not d.solo or $2)),
   (select min(d.locked_until) from {schema}.deliveries d where d.subscription = $1 and d.status = 'processing')
 ) as at) next

@@ -74,3 +74,25 @@ async fn a_claim_does_not_follow_a_batch_that_a_fail_over_has_undone() {
     let Fresh::Batch(second) = claim().await else { panic!("the place is read again") };
     assert_eq!((second.number, second.events[0].event.payload.as_slice()), (2, &[1][..]));
 }
+
+/// The server may have committed a claim whose answer was lost with the connection: the owner asks what it holds.
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_found_again_whole() {
+    let store = store(&urls()[0]).await;
+    let reader = store.declare(&Subscription::new("s").unwrap()).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let lane = store.claim_lane(&reader, &holder).await.unwrap().unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    let events: Vec<NewEvent> = (0..7_u8).map(|n| NewEvent::bytes("t", vec![n]).key("k")).collect();
+    store.enqueue(&mut conn, &events).await.unwrap();
+    let lost =
+        store.claim_fresh(&reader, lane.lane, Some(lane.token), &holder, &mut Cursor::Unknown).await.unwrap();
+    drop(lost);
+    let [found] = &store.held_batches(&reader, lane.lane, lane.token).await.unwrap()[..] else {
+        panic!("one batch is held")
+    };
+    let bodies: Vec<u8> = found.events.iter().map(|claimed| claimed.event.payload[0]).collect();
+    assert_eq!((found.number, bodies), (1, (0..7).collect()));
+    let elsewhere = crate::id::Token::new();
+    assert!(store.held_batches(&reader, lane.lane, elsewhere).await.unwrap().is_empty());
+}

@@ -3,7 +3,7 @@
 select max(min(t.at) - {now}, 0) as wait
 from (
   select min(d.next_attempt_at) as at from posthaste_deliveries d
-  where d.subscription = ?1 and d.status = 'pending' and not d.parked
+  where d.subscription = ?1 and d.status = 'pending' and not d.parked and (not d.solo or ?2)
   union all
   select min(d.locked_until) from posthaste_deliveries d where d.subscription = ?1 and d.status = 'processing'
 ) t

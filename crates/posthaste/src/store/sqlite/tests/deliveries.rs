@@ -69,7 +69,7 @@ async fn settlements_write_what_they_say() {
     let history: Vec<crate::lease::Attempt> =
         serde_json::from_str(&bench.delivery(2, "history").await).unwrap();
     assert_eq!(history.iter().map(|line| line.outcome.as_str()).collect::<Vec<_>>(), ["retry", "dead"]);
-    let wait = bench.store.next_due(&reader).await.unwrap();
+    let wait = bench.store.next_due(&reader, true).await.unwrap();
     assert_eq!(wait, Some(Duration::ZERO), "the head of its key does not stay parked");
 }
 
@@ -178,7 +178,7 @@ async fn a_renewed_lease_is_not_taken_back() {
     assert_eq!(bench.store.renew(&reader, &[claim.token, Token::new()], LONG).await.unwrap(), [claim.token]);
     outlast(Duration::from_millis(200)).await;
     assert!(bench.due(&reader, &holder("v", LONG)).await.is_empty());
-    let wait = bench.store.next_due(&reader).await.unwrap().unwrap();
+    let wait = bench.store.next_due(&reader, true).await.unwrap().unwrap();
     assert!(wait > LONG / 2 && wait <= LONG);
 }
 
