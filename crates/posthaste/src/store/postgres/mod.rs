@@ -24,6 +24,8 @@ mod enqueue;
 mod declare;
 mod read;
 mod lanes;
+mod troubles;
+mod takeover;
 mod claim;
 mod deliveries;
 mod settle;

@@ -1,0 +1,202 @@
+//! Claiming: how much there is room for, and how a claim becomes work.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::dispatch::{Source, Work};
+use crate::error::Result;
+use crate::id::Token;
+use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Lane, Reader, Settlement};
+use crate::store::{BatchRef, Fresh};
+
+use super::{OPEN_BATCHES, OpenBatch, RECLAIM_EVERY, Reads, Runner};
+
+impl Runner {
+    pub(super) fn has_room(&self) -> bool {
+        let reader = self.context.reader();
+        let held = self.queues.startable() + self.queues.waiting() + self.running_works();
+        let limit = match self.reads {
+            Reads::Due => reader.settings.concurrency as usize,
+            _ => 2 * reader.settings.batch_size as usize,
+        };
+        let away = self.context.availability.is_away() && held > 0;
+        self.open.len() < OPEN_BATCHES && held < limit && !away
+    }
+
+    pub(super) fn running_works(&self) -> usize {
+        self.running.values().map(|job| job.works.len()).sum()
+    }
+
+    /// Claims more work. `false`: there is none now.
+    pub(super) async fn claim(&mut self) -> Result<bool> {
+        let reader = self.context.reader();
+        match self.reads {
+            Reads::Due => self.claim_due(&reader).await,
+            Reads::Owned(lane, token) => {
+                if self.uncertain && self.take_up_lost_claims(&reader, lane, token).await? {
+                    return Ok(true);
+                }
+                // Until the answer is here.
+                self.uncertain = true;
+                let found = self.claim_fresh(&reader, lane, Some(token)).await?;
+                self.uncertain = false;
+                Ok(found)
+            }
+            Reads::Shared(lane) => {
+                Ok(self.reclaim(&reader).await? || self.claim_fresh(&reader, lane, None).await?)
+            }
+        }
+    }
+
+    /// A claim that committed although its answer never came is ours: left alone, its events would wait for a takeover
+    /// while later ones of their keys overtake them.
+    pub(super) async fn take_up_lost_claims(
+        &mut self,
+        reader: &Reader,
+        lane: Lane,
+        token: Token,
+    ) -> Result<bool> {
+        let held = self.context.store.held_batches(reader, lane, token).await?;
+        self.uncertain = false;
+        let known: Vec<i64> = self.open.iter().map(|open| open.batch.number).collect();
+        let lost: Vec<Batch> = held.into_iter().filter(|batch| !known.contains(&batch.number)).collect();
+        let found = !lost.is_empty();
+        self.take_over(lost);
+        Ok(found)
+    }
+
+    pub(super) async fn claim_fresh(
+        &mut self,
+        reader: &Reader,
+        lane: Lane,
+        owner: Option<Token>,
+    ) -> Result<bool> {
+        let since = Instant::now();
+        let context = self.context.clone();
+        let holder = context.holder();
+        let fresh = context.store.claim_fresh(reader, lane, owner, &holder, &mut self.cursor).await?;
+        match fresh {
+            Fresh::Batch(batch) => {
+                if owner.is_none() {
+                    context.leases.hold(batch.token, 1, since, holder.lease);
+                }
+                self.take_in(batch);
+            }
+            Fresh::Deliveries(claims) => self.take_in_deliveries(claims, since),
+            Fresh::Again => {}
+            Fresh::Nothing => return Ok(false),
+            Fresh::LaneLost => self.lost = true,
+            Fresh::LaneFinished => self.finished = true,
+        }
+        self.idle.reset();
+        Ok(true)
+    }
+
+    pub(super) async fn reclaim(&mut self, reader: &Reader) -> Result<bool> {
+        if self.last_reclaim.is_some_and(|last| last.elapsed() < RECLAIM_EVERY) {
+            return Ok(false);
+        }
+        self.last_reclaim = Some(Instant::now());
+        let since = Instant::now();
+        let context = self.context.clone();
+        let Some(batch) = context.store.reclaim_batch(reader, &context.holder()).await? else {
+            return Ok(false);
+        };
+        context.leases.hold(batch.token, 1, since, context.holder().lease);
+        self.take_in(batch);
+        self.last_reclaim = None;
+        Ok(true)
+    }
+
+    pub(super) async fn claim_due(&mut self, reader: &Reader) -> Result<bool> {
+        let since = Instant::now();
+        let context = self.context.clone();
+        let held = self.queues.startable() + self.queues.waiting() + self.running_works();
+        let limit = (reader.settings.concurrency as usize).saturating_sub(held).max(1);
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX).min(reader.settings.batch_size);
+        let solo_allowed = self.solo_allowed();
+        let claims = context.store.claim_deliveries(reader, &context.holder(), limit, solo_allowed).await?;
+        let found = !claims.is_empty();
+        self.take_in_deliveries(claims, since);
+        Ok(found)
+    }
+
+    /// Whether an event that may kill its worker may be claimed: not beside another one.
+    pub(super) fn solo_allowed(&self) -> bool {
+        let running = self.running.values().flat_map(|job| &job.works).any(|work| work.solo);
+        !running && !self.queues.any_solo()
+    }
+
+    pub(super) fn take_in(&mut self, batch: Batch) {
+        let source = Source::Batch(batch.number);
+        let key = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+        let remaining = batch.events.len();
+        self.open.push_back(OpenBatch {
+            batch: key,
+            remaining,
+            troubles: Vec::new(),
+            since: Instant::now(),
+            spilled: None,
+        });
+        let keyed = self.context.reader().keyed();
+        for claimed in batch.events {
+            self.take_in_claimed(claimed, source, batch.token, keyed);
+        }
+    }
+
+    pub(super) fn take_in_claimed(
+        &mut self,
+        claimed: ClaimedEvent,
+        source: Source,
+        token: Token,
+        keyed: bool,
+    ) {
+        let ClaimedEvent { event, blocked, elsewhere, wait } = claimed;
+        let delayed = event.available_at;
+        let key = event.key.clone().filter(|_| keyed && delayed.is_none());
+        let behind = key.as_ref().is_some_and(|key| blocked || self.parked.contains_key(key));
+        let work =
+            Work { event: Arc::new(event), key, attempts: 1, source, token, solo: false, detached: false };
+        match delayed {
+            _ if elsewhere => self.leave_out(source),
+            Some(until) if wait.is_some() => self.done(&work, Settlement::Delay { until }),
+            _ if behind => self.done(&work, Settlement::Park),
+            _ => self.queues.add(work),
+        }
+    }
+
+    /// The event has a delivery row already: the batch has nothing to say about it.
+    pub(super) fn leave_out(&mut self, source: Source) {
+        if let Some(open) = self.open.iter_mut().find(|open| Source::Batch(open.batch.number) == source) {
+            open.remaining -= 1;
+        }
+    }
+
+    pub(super) fn take_in_deliveries(&mut self, claims: Vec<DeliveryClaim>, since: Instant) {
+        let lease = self.context.holder().lease;
+        for claim in claims {
+            let DeliveryClaim { event, key, attempts, token, solo } = claim;
+            self.context.leases.hold(token, 1, since, lease);
+            self.queues.add(Work {
+                event: Arc::new(event),
+                key,
+                attempts,
+                source: Source::Delivery,
+                token,
+                solo,
+                detached: false,
+            });
+        }
+    }
+
+    pub(super) async fn pause_when_idle(&mut self) -> Result<Duration> {
+        let context = self.context.clone();
+        let poll = context.reader().settings.poll_interval;
+        if matches!(self.reads, Reads::Due) {
+            let due = context.store.next_due(&context.reader(), self.solo_allowed()).await?;
+            return Ok(due.unwrap_or(poll).min(poll).max(Duration::from_millis(1)));
+        }
+        let pause = self.idle.next_pause(&context.door, &*context.store, poll).await?;
+        Ok(if matches!(self.reads, Reads::Shared(_)) { pause.min(RECLAIM_EVERY) } else { pause })
+    }
+}

@@ -1,0 +1,97 @@
+//! Delivering: which work may start now, and handing it to the receiver.
+
+use crate::dispatch::{Slot, Source, Work};
+use crate::observe::add;
+use crate::sink::DeliveryKey;
+
+use super::{Job, Reads, Runner};
+
+impl Runner {
+    pub(super) fn start(&mut self) {
+        if self.context.receiver.takes_pages() {
+            return self.start_page();
+        }
+        while self.queues.startable() > 0 {
+            let Some(slot) = self.context.slots.take() else { return };
+            let Some(work) = self.next_to_start() else { return };
+            self.spawn(vec![work], slot);
+        }
+    }
+
+    /// Hands a page over. In `key` order one at a time, so that pages cannot overtake each other.
+    pub(super) fn start_page(&mut self) {
+        let keyed = self.context.reader().keyed();
+        let size = self.context.reader().settings.batch_size as usize;
+        while self.queues.startable() > 0 && (!keyed || self.running.is_empty()) {
+            let Some(slot) = self.context.slots.take() else { return };
+            let works = self.next_page(size);
+            if works.is_empty() {
+                return;
+            }
+            self.spawn(works, slot);
+        }
+    }
+
+    pub(super) fn next_page(&mut self, size: usize) -> Vec<Work> {
+        let Some(first) = self.next_to_start() else { return Vec::new() };
+        let mut works = vec![first];
+        // A probe is one event: the receiver was away a moment ago.
+        while works.len() < size && !self.context.availability.is_away() {
+            let Some(work) = self.next_to_start() else { break };
+            works.push(work);
+        }
+        works
+    }
+
+    /// The next work whose lease is safe. One whose lease was lost is dropped: somebody else has it.
+    pub(super) fn next_to_start(&mut self) -> Option<Work> {
+        while let Some(work) = self.queues.next() {
+            if !self.context.leases.is_held(work.token) {
+                add(&self.context.counters.leases_lost, 1);
+                self.drop_lost(&work);
+                continue;
+            }
+            if !self.context.leases.may_start(work.token) || !self.context.availability.admit() {
+                self.queues.put_back(work);
+                return None;
+            }
+            return Some(work);
+        }
+        None
+    }
+
+    pub(super) fn drop_lost(&mut self, work: &Work) {
+        let behind = self.queues.park(work.key.as_deref());
+        add(&self.context.counters.leases_lost, behind.len() as u64);
+        if matches!(self.reads, Reads::Owned(..)) && work.source != Source::Delivery {
+            self.lost = true;
+        } else if let Source::Batch(number) = work.source {
+            self.open.retain(|open| open.batch.number != number);
+        }
+    }
+
+    pub(super) fn spawn(&mut self, works: Vec<Work>, slot: Slot) {
+        let id = self.next_job;
+        self.next_job += 1;
+        let context = self.context.clone();
+        let events: Vec<_> = works.iter().map(|work| work.event.clone()).collect();
+        let delivery = works.first().map(|work| self.delivery_key(work));
+        self.running.insert(id, Job { works });
+        self.jobs.spawn(async move {
+            let outcomes = context.hand_over(&events, delivery.as_ref()).await;
+            drop(slot);
+            (id, outcomes)
+        });
+    }
+
+    pub(super) fn delivery_key(&self, work: &Work) -> DeliveryKey {
+        let reader = self.context.reader();
+        DeliveryKey {
+            subscription: reader.id,
+            keyed: reader.keyed(),
+            dead_blocks: reader.dead_blocks(),
+            seq: work.event.seq,
+            token: work.token,
+        }
+    }
+}

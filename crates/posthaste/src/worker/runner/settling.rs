@@ -1,0 +1,246 @@
+//! Settling: what became of each work, written batch by batch in order, and slow batches closed.
+
+use std::time::{Duration, Instant};
+
+use crate::dispatch::{Source, Work};
+use crate::error::Result;
+use crate::id::Token;
+use crate::lease::{DeliverySettlement, Settlement, Trouble};
+use crate::observe::add;
+use crate::outcome::Outcome;
+use crate::store::BatchRef;
+
+use super::{Reads, Runner, SLOW_AFTER};
+
+impl Runner {
+    pub(super) fn collect(&mut self) {
+        while let Some(done) = self.jobs.try_join_next() {
+            self.job_done(done);
+        }
+    }
+
+    pub(super) fn job_done(&mut self, done: Result<(u64, Vec<Outcome>), tokio::task::JoinError>) {
+        // A job never panics (the receiver's panics are caught) and is aborted only after the runner has let go.
+        let Ok((id, outcomes)) = done else { return };
+        let Some(job) = self.running.remove(&id) else { return };
+        let away = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unavailable { .. }));
+        let mut again: Vec<Work> = Vec::new();
+        let mut failed_keys: Vec<String> = Vec::new();
+        for (work, outcome) in job.works.into_iter().zip(outcomes) {
+            // What follows an event of its key in this page goes where that one went: otherwise it would overtake it.
+            let parked = work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
+            let waits = work.key.is_some() && again.iter().any(|earlier| earlier.key == work.key);
+            match outcome {
+                Outcome::Delivered => self.work_done(work, outcome),
+                _ if parked => self.done(&work, Settlement::Park),
+                Outcome::Unavailable { .. } => again.push(work),
+                _ if waits => again.push(work),
+                outcome => {
+                    failed_keys.extend(work.key.clone());
+                    self.work_done(work, outcome);
+                }
+            }
+        }
+        self.note_availability(away);
+        for work in again.into_iter().rev() {
+            self.queues.put_back(work);
+        }
+    }
+
+    pub(super) fn note_availability(&self, away: bool) {
+        if away {
+            add(&self.context.counters.unavailable, 1);
+            self.context.availability.went_away();
+        } else {
+            self.context.availability.came_back();
+        }
+    }
+
+    pub(super) fn work_done(&mut self, work: Work, outcome: Outcome) {
+        let settlement = Settlement::of(outcome, work.attempts, &self.context.reader().settings);
+        if work.detached {
+            return self.done(&work, settlement);
+        }
+        if settlement == Settlement::Delivered {
+            self.done(&work, settlement);
+            self.queues.release(work.key.as_deref());
+            return;
+        }
+        // The later events of the key queue behind it in the database, in the same transaction: also after a dead
+        // letter, which must be committed before the next one is sent.
+        self.done(&work, settlement);
+        self.park_behind(&work);
+    }
+
+    /// Notes the settlement of one work; `settle` writes it.
+    pub(super) fn done(&mut self, work: &Work, settlement: Settlement) {
+        self.context.count(&settlement);
+        match work.source {
+            Source::Delivery => {
+                let (seq, token, key) = (work.event.seq, work.token, work.key.clone());
+                self.settlements.push(DeliverySettlement { seq, token, key, settlement });
+            }
+            Source::Batch(number) => self.done_in_batch(number, work, settlement),
+        }
+    }
+
+    pub(super) fn done_in_batch(&mut self, number: i64, work: &Work, settlement: Settlement) {
+        let Some(open) = self.open.iter_mut().find(|open| open.batch.number == number) else { return };
+        open.remaining -= 1;
+        if settlement == Settlement::Delivered {
+            return;
+        }
+        let attempts = match settlement {
+            Settlement::Retry { .. } | Settlement::Dead { .. } | Settlement::Spill { .. } => work.attempts,
+            _ => 0,
+        };
+        if let Some(key) = &work.key {
+            *self.parked.entry(key.clone()).or_default() += 1;
+        }
+        let (seq, event_id, key) = (work.event.seq, work.event.id, work.key.clone());
+        open.troubles.push(Trouble { seq, event_id, key, settlement, attempts, solo: false });
+    }
+
+    pub(super) async fn settle(&mut self) -> Result<()> {
+        self.settle_batches().await?;
+        self.settle_deliveries().await
+    }
+
+    /// Settles finished batches: in an owned lane in number order, so that a parked event is never written before
+    /// the one it waits for.
+    pub(super) async fn settle_batches(&mut self) -> Result<()> {
+        let in_order = matches!(self.reads, Reads::Owned(..));
+        let mut index = 0;
+        while let Some(open) = self.open.get_mut(index) {
+            if open.remaining > 0 {
+                if in_order {
+                    return Ok(());
+                }
+                index += 1;
+                continue;
+            }
+            open.troubles.sort_by_key(|trouble| trouble.seq);
+            let context = self.context.clone();
+            let (batch, troubles) = (open.batch, &open.troubles);
+            let held =
+                context.store.settle_batch(&context.reader(), batch, troubles, &context.holder()).await?;
+            self.batch_settled(index, held);
+        }
+        Ok(())
+    }
+
+    pub(super) fn batch_settled(&mut self, index: usize, held: bool) {
+        let Some(open) = self.open.remove(index) else { return };
+        add(&self.context.counters.batches, u64::from(held));
+        if let Some((token, works)) = open.spilled.filter(|_| held) {
+            // From now on there are rows to renew.
+            self.context.leases.hold(token, works, Instant::now(), self.context.holder().lease);
+        }
+        for key in open.troubles.iter().filter_map(|trouble| trouble.key.as_ref()) {
+            if let Some(count) = self.parked.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.parked.remove(key);
+                }
+            }
+        }
+        if !open.troubles.is_empty() {
+            self.context.due_bell.ring();
+        }
+        match self.reads {
+            Reads::Owned(..) if !held => self.lost = true,
+            Reads::Owned(..) => {}
+            _ => self.context.leases.let_go(open.batch.token),
+        }
+        if !held {
+            self.context.lease_lost("a batch", 1);
+        }
+    }
+
+    pub(super) async fn settle_deliveries(&mut self) -> Result<()> {
+        // A transactional handler has settled what it delivered.
+        let transactional = matches!(self.context.receiver, crate::sink::Receiver::Transactional(_));
+        let by_handler = |s: &DeliverySettlement| transactional && s.settlement == Settlement::Delivered;
+        let to_write: Vec<_> = self.settlements.iter().filter(|s| !by_handler(s)).cloned().collect();
+        if !to_write.is_empty() {
+            let written = self.context.store.settle_deliveries(&self.context.reader(), &to_write).await?;
+            let lost = to_write.iter().filter(|s| !written.contains(&s.seq)).count();
+            self.context.lease_lost("a delivery", lost);
+        }
+        if !self.settlements.is_empty() {
+            self.context.due_bell.ring();
+        }
+        for settled in self.settlements.drain(..) {
+            self.context.leases.let_go(settled.token);
+        }
+        Ok(())
+    }
+
+    /// There is room, but nothing to claim: an open batch in which something failed must not wait for its slow events
+    /// before that is written, or they would hold the other keys' retries.
+    pub(super) async fn close_troubled_batch(&mut self) -> Result<Duration> {
+        match self.open.front() {
+            Some(front) if !front.troubles.is_empty() => self.close_slow_batch().await,
+            _ => Ok(Duration::MAX),
+        }
+    }
+
+    /// No room: if the oldest batch only waits for slow events, it is closed, and they go on as deliveries. Returns how
+    /// long to wait before looking again.
+    pub(super) async fn close_slow_batch(&mut self) -> Result<Duration> {
+        let away = self.context.availability.is_away();
+        let Some(front) = self.open.front() else {
+            if !away && self.queues.startable() == 0 && self.queues.waiting() > 0 {
+                self.park_waiting();
+                return Ok(Duration::from_millis(1));
+            }
+            return Ok(SLOW_AFTER);
+        };
+        let left = SLOW_AFTER.saturating_sub(front.since.elapsed());
+        if away || !left.is_zero() || self.queues.startable() > 0 {
+            return Ok(left.max(Duration::from_millis(10)));
+        }
+        self.spill(front.batch).await?;
+        Ok(Duration::from_millis(1))
+    }
+
+    pub(super) async fn spill(&mut self, batch: BatchRef) -> Result<()> {
+        let source = Source::Batch(batch.number);
+        let token = Token::new();
+        let mut running: Vec<Work> = Vec::new();
+        for work in
+            self.running.values_mut().flat_map(|job| &mut job.works).filter(|work| work.source == source)
+        {
+            running.push(work.clone());
+            (work.source, work.token, work.detached) = (Source::Delivery, token, true);
+        }
+        if let Some(open) = self.open.iter_mut().find(|open| open.batch == batch) {
+            open.spilled = Some((token, running.len()));
+        }
+        for work in &running {
+            self.done(work, Settlement::Spill { token });
+            self.park_behind(work);
+        }
+        self.settle_batches().await
+    }
+
+    /// All that wait behind a work leave for the database, whatever batch they came with: if some stayed, they would
+    /// overtake those that left.
+    pub(super) fn park_behind(&mut self, work: &Work) {
+        for behind in self.queues.park(work.key.as_deref()) {
+            self.done(&behind, Settlement::Park);
+        }
+    }
+
+    /// Claimed by event, and everything waits behind slow events: give those that wait back.
+    pub(super) fn park_waiting(&mut self) {
+        let mut slow: Vec<Work> = Vec::new();
+        for work in self.running.values_mut().flat_map(|job| &mut job.works) {
+            work.detached = true;
+            slow.push(work.clone());
+        }
+        for work in &slow {
+            self.park_behind(work);
+        }
+    }
+}
