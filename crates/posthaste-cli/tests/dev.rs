@@ -116,6 +116,26 @@ fn a_kept_file_stays_and_the_next_run_goes_on_with_it() {
 }
 
 #[test]
+fn two_processes_share_one_file_and_no_busy_database_surfaces() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("shared.db");
+    let file = file.to_str().expect("a path");
+    let arguments = ["dev", "--database", file, "--for", "4", "--rate", "40"];
+    let both = [posthaste(&arguments).spawn(), posthaste(&arguments).spawn()];
+    for child in both {
+        let output = child.and_then(Child::wait_with_output).expect("the binary runs");
+        assert!(output.status.success(), "{}", text(&output.stdout));
+        assert_eq!(text(&output.stderr), "");
+    }
+    // Whatever one of them left when it stopped first, the next run finishes.
+    let output = run(&["dev", "--database", file, "--for", "2", "--rate", "1"]);
+    let stdout = text(&output.stdout);
+    let shipping = row(summary(&stdout), "shipping");
+    assert_eq!([shipping[0], shipping[5]], [shipping[2], "0"], "{stdout}");
+    assert!(shipping[2].parse::<u32>().expect("a count") > 20, "they wrote: {stdout}");
+}
+
+#[test]
 fn an_unusable_path_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let not_a_database = folder.path().join("notes.txt");
