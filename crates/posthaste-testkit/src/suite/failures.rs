@@ -111,6 +111,27 @@ pub async fn a_key_goes_on_when_the_policy_changes_to_skip(db: &impl Backend) {
     assert_eq!(script.accepted.texts(), ["k-00001", "k-00002"]);
 }
 
+/// While a deployment rolls, a worker that still knows the order of keys may park events after it was given up.
+pub async fn nothing_stays_parked_when_the_order_of_keys_is_given_up(db: &impl Backend) {
+    let script = Script::new(|event, _| match event.text() {
+        Some("k-00000") => Outcome::retry_after(Duration::from_secs(3600), "much later"),
+        _ => Outcome::Delivered,
+    });
+    let worker = db.posthaste().handler(quick("order"), script.clone()).start().await.expect("start");
+    db.commit(numbered("k", 3)).await;
+    until("two wait behind the first", async || db.deliveries("order").await.len() == 3).await;
+    worker.stop().await;
+    let mut claims = db.posthaste().claims(&quick("order").order(Order::None)).await.expect("claims");
+    db.park_all("order").await;
+    let mut claimed: Vec<_> = claim_some(&mut claims, 10).await;
+    let mut texts: Vec<_> = claimed.iter().filter_map(|c| c.event().text().map(str::to_owned)).collect();
+    texts.sort();
+    assert_eq!(texts, ["k-00000", "k-00001", "k-00002"]);
+    while let Some(claimed) = claimed.pop() {
+        claims.settle(claimed, Outcome::Delivered).await.expect("settle");
+    }
+}
+
 /// What failed is written, and tried again, while another event of its page is still being handled.
 pub async fn a_slow_event_holds_no_retry_of_another_key(db: &impl Backend) {
     let (ledger, gate) = (Ledger::default(), Arc::new(Semaphore::new(0)));

@@ -59,6 +59,9 @@ pub trait Backend: Send + Sync + 'static {
     /// The delivery rows of a subscription, in seq order.
     async fn deliveries(&self, subscription: &str) -> Vec<Delivery>;
 
+    /// Parks every delivery of a subscription that waits, as a worker of an older declaration would.
+    async fn park_all(&self, subscription: &str);
+
     /// Enqueues in one transaction and commits it.
     async fn commit(&self, events: Vec<NewEvent>) -> Vec<Enqueued> {
         let mut answers = self.commit_calls(vec![events]).await;
@@ -116,6 +119,7 @@ macro_rules! store_suite {
             failures: an_event_is_dead_after_its_last_attempt_and_its_key_goes_on,
             failures: a_dead_letter_holds_its_key_if_the_policy_says_block,
             failures: a_key_goes_on_when_the_policy_changes_to_skip,
+            failures: nothing_stays_parked_when_the_order_of_keys_is_given_up,
             failures: a_slow_event_holds_no_retry_of_another_key,
             failures: an_attempt_that_outlives_a_pause_is_made_again,
             failures: a_rejected_event_is_dead_at_once,

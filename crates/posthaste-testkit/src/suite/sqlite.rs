@@ -54,6 +54,17 @@ impl Backend for SqliteDatabase {
         count.unsigned_abs()
     }
 
+    async fn park_all(&self, subscription: &str) {
+        sqlx::query(
+            "update posthaste_deliveries set parked = true where status = 'pending' \
+             and subscription = (select id from posthaste_subscriptions where name = ?)",
+        )
+        .bind(subscription)
+        .execute(&self.pool)
+        .await
+        .expect("park the deliveries");
+    }
+
     async fn deliveries(&self, subscription: &str) -> Vec<Delivery> {
         let rows = sqlx::query(
             "select d.event_id, d.status, d.attempts, d.parked, d.last_error, d.next_attempt_at, d.locked_by \

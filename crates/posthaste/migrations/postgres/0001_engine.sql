@@ -35,8 +35,8 @@ create table {schema}.events (
   primary key (seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.02, autovacuum_freeze_min_age = 10000000);
 
--- Finds the events of one late xid, an event by id, and a place in time: three minima and maxima for 32 pages. As
--- btrees these would cost 160 bytes of WAL per event; like this they cost next to nothing.
+-- Finds the events of one late xid, an event by id, and a place in time: three minima and maxima for 32 pages. Three
+-- btrees would write three more entries for every event; this writes next to nothing.
 create index events_places on {schema}.events
   using brin (((xid::text)::bigint), id, created_at) with (pages_per_range = 32, autosummarize = on);
 

@@ -31,6 +31,9 @@ impl PgStore {
             .map_err(Error::database(DOING))?;
         if reader.keyed() {
             self.lock_subscription(&mut tx, reader).await?;
+        } else {
+            let release = sqlx::query(self.sql.release_parked.clone()).bind(reader.id);
+            release.execute(&mut *tx).await.map_err(Error::database(DOING))?;
         }
         self.take_back_expired(&mut tx, reader).await?;
         let token = Token::new();
@@ -161,6 +164,7 @@ impl PgStore {
         let wait: Option<i64> = sqlx::query_scalar(self.sql.next_due.clone())
             .bind(reader.id)
             .bind(solo_allowed)
+            .bind(!reader.keyed())
             .fetch_one(&self.pool)
             .await
             .map_err(Error::database("look for due deliveries"))?;

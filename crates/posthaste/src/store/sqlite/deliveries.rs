@@ -31,6 +31,10 @@ impl SqliteStore {
             return Ok(Vec::new());
         }
         let mut tx = self.begin(DOING).await?;
+        if !reader.keyed() {
+            let release = sqlx::query(SQL.release_parked.clone()).bind(reader.id);
+            release.execute(&mut *tx).await.map_err(Error::database(DOING))?;
+        }
         take_back_expired(&mut tx, reader).await?;
         let token = Token::new();
         let seqs: Vec<i64> = sqlx::query_scalar(SQL.claim_deliveries.clone())
@@ -69,6 +73,7 @@ impl SqliteStore {
         let wait: Option<i64> = sqlx::query_scalar(SQL.next_due.clone())
             .bind(reader.id)
             .bind(solo_allowed)
+            .bind(!reader.keyed())
             .fetch_one(&self.pool)
             .await
             .map_err(Error::database("look for due deliveries"))?;

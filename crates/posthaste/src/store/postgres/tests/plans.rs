@@ -97,7 +97,7 @@ impl Bench {
                  null, 'w', 1000, null, null)"
             ),
             format!("finish_batch({id}, 1, 0, 1, '{token}')"),
-            format!("next_due({id}, true)"),
+            format!("next_due({id}, true, false)"),
             format!("renew({id}, '{{{token}}}', 1000, 1, {newest})"),
             format!("expired_batch({id}, 1, {newest})"),
         ]
