@@ -124,7 +124,7 @@ fn two_processes_share_one_file_and_no_busy_database_surfaces() {
     let both = [posthaste(&arguments).spawn(), posthaste(&arguments).spawn()];
     for child in both {
         let output = child.and_then(Child::wait_with_output).expect("the binary runs");
-        assert!(output.status.success(), "{}", text(&output.stdout));
+        assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
         assert_eq!(text(&output.stderr), "");
     }
     // Whatever one of them left when it stopped first, the next run finishes.

@@ -15,6 +15,16 @@ impl SqliteStore {
         MIGRATIONS.iter().map(|text| (*text).to_owned()).collect()
     }
 
+    /// Readers and the writer do not wait for each other in this journal mode. A database in memory keeps its own.
+    pub(crate) async fn use_wal(&self) -> Result<()> {
+        let doing = "switch the file to write-ahead logging";
+        sqlx::query("pragma journal_mode = wal")
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(Error::database(doing))
+    }
+
     pub(crate) async fn run_migrations(&self) -> Result<()> {
         let doing = "migrate";
         let mut tx = self.begin(doing).await?;

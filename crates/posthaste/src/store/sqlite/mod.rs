@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::SqlitePool;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -52,13 +52,14 @@ impl SqliteStore {
     }
 }
 
-/// How to open a database file that holds the log. WAL: readers and the writer do not wait for each other. FULL: a
-/// commit survives a power failure, as a claim must before the first send.
+/// How to open a database file that holds the log. FULL: a commit survives a power failure, as a claim must before the
+/// first send. The journal mode is not set here but by `migrate`, once for all connections to come: it is a property of
+/// the file, and two connections that set it at the same moment are told that the database is locked, whatever their
+/// busy timeout.
 pub fn sqlite_options(path: impl AsRef<Path>) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(Duration::from_secs(30))
@@ -67,6 +68,7 @@ pub fn sqlite_options(path: impl AsRef<Path>) -> SqliteConnectOptions {
 #[async_trait]
 impl Store for SqliteStore {
     async fn migrate(&self) -> Result<()> {
+        patiently!(self.use_wal())?;
         patiently!(self.run_migrations())
     }
 

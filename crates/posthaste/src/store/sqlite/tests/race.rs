@@ -1,11 +1,15 @@
 //! Several pools on one file, as several processes would be.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnectOptions;
+use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::{Error, Result};
+use crate::lease::Reader;
 use crate::observe::Bell;
 
 use super::*;
@@ -107,21 +111,27 @@ async fn two_pools_never_share_a_delivery() {
     assert_eq!((seqs.len(), seqs.iter().collect::<HashSet<_>>().len()), (60, 60));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_programs_may_migrate_and_declare_at_the_same_time() {
+/// Many fresh files, because the switch to write-ahead logging is refused to one of two only now and then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn programs_may_open_migrate_and_declare_at_the_same_time() {
     let dir = tempfile::tempdir().unwrap();
-    let start = |dir: std::path::PathBuf| {
-        tokio::spawn(async move {
-            let pool = SqlitePoolOptions::new().connect_lazy_with(sqlite_options(dir.join("log.db")));
-            let store = SqliteStore::new(pool);
-            store.migrate().await?;
-            store.declare(&subscription()).await
-        })
-    };
-    let programs: Vec<_> = (0..4).map(|_| start(dir.path().to_owned())).collect();
-    for program in programs {
-        assert_eq!(program.await.unwrap().unwrap().id, 1);
+    for round in 0..60 {
+        let file = dir.path().join(format!("{round}.db"));
+        let begin = Arc::new(Barrier::new(4));
+        let programs: Vec<_> =
+            (0..4).map(|_| tokio::spawn(open_and_declare(file.clone(), begin.clone()))).collect();
+        for program in programs {
+            assert_eq!(program.await.unwrap().unwrap().id, 1);
+        }
     }
+}
+
+async fn open_and_declare(file: PathBuf, begin: Arc<Barrier>) -> Result<Reader> {
+    begin.wait().await;
+    let pool = SqlitePoolOptions::new().connect_with(sqlite_options(file)).await;
+    let store = SqliteStore::new(pool.map_err(Error::database("open"))?);
+    store.migrate().await?;
+    store.declare(&subscription()).await
 }
 
 #[tokio::test]
