@@ -17,8 +17,21 @@ use clap::{Args, Parser, Subcommand};
                         posthaste dev --help             what a command can do"
 )]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What every command understands.
+#[derive(Debug, Args)]
+pub(crate) struct GlobalOptions {
+    /// The configuration file; otherwise posthaste.toml in this folder, if there is one
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON instead of words, for scripts
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

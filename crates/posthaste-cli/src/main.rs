@@ -11,6 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 mod failure;
 mod cli;
 mod signals;
+mod context;
 mod commands;
 
 use cli::{Cli, Command};

@@ -232,6 +232,27 @@ impl NewEvent {
         self.key.as_deref().or(self.aggregate_id.as_deref())
     }
 
+    /// The event as the log would hold it, with a new id.
+    pub fn stored(self, seq: i64, created_at: DateTime<Utc>) -> Event {
+        Event {
+            seq,
+            id: EventId::new(),
+            key: self.ordering_key().map(str::to_owned),
+            available_at: None,
+            namespace: self.namespace,
+            topic: self.topic,
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            tenant_id: self.tenant_id,
+            dedupe_key: self.dedupe_key,
+            payload: self.payload,
+            content_type: self.content_type,
+            headers: Headers::from_map(self.headers),
+            created_at,
+        }
+    }
+
     /// Checks everything that could make the insert fail or a sink choke. Pure.
     pub fn validate(&self, limits: &Limits) -> Result<(), InvalidEvent> {
         check_text("namespace", &self.namespace, 255)?;

@@ -73,6 +73,17 @@ pub trait Sink: Send + Sync + 'static {
     }
 }
 
+#[async_trait]
+impl<S: Sink + ?Sized> Sink for Arc<S> {
+    async fn deliver(&self, page: &mut Page) {
+        (**self).deliver(page).await;
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        (**self).check().await
+    }
+}
+
 /// A page of events on its way to a sink, with a mark per event.
 #[derive(Debug)]
 pub struct Page {
@@ -81,9 +92,33 @@ pub struct Page {
 }
 
 impl Page {
-    pub(crate) fn new(events: Vec<Arc<Event>>) -> Self {
+    /// A page of first attempts.
+    pub fn new(events: Vec<Arc<Event>>) -> Self {
         let marks = vec![None; events.len()];
         Self { events, marks }
+    }
+
+    /// Which attempt this is.
+    pub fn attempt(&self, _index: usize) -> u32 {
+        1
+    }
+
+    /// How many steps earlier attempts finished.
+    pub fn step(&self, _index: usize) -> u32 {
+        0
+    }
+
+    /// Records that this many steps are finished.
+    pub fn reached(&mut self, _index: usize, _step: u32) {}
+
+    /// The mark so far.
+    pub fn outcome(&self, index: usize) -> Option<&Outcome> {
+        self.marks.get(index)?.as_ref()
+    }
+
+    /// Some of the events, unmarked.
+    pub fn select(&self, indexes: &[usize]) -> Page {
+        Page::new(indexes.iter().map(|index| self.events[*index].clone()).collect())
     }
 
     /// The events, in order.

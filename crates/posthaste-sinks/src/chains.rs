@@ -1,0 +1,117 @@
+//! Sending one event at a time, many keys at once: a chain per key, so that no event overtakes an earlier one of its
+//! key, not even when that one fails or its acknowledgement is lost.
+//!
+//! Pipelining within a key is what this refuses: a broker that rejects the first of two messages may well take the second.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::stream::{self, StreamExt};
+use posthaste::{Outcome, Page};
+
+/// Sends the events of a page, at most `in_flight` at a time, and marks them. Behind an event that was not delivered the
+/// rest of its key stays unmarked; once the receiver is away nothing more is started.
+pub(crate) async fn deliver<F, Fut>(page: &mut Page, in_key_order: bool, in_flight: usize, send: F)
+where
+    F: Fn(usize) -> Fut + Sync,
+    Fut: Future<Output = Outcome> + Send,
+{
+    let chains = chains(page, in_key_order);
+    let away = AtomicBool::new(false);
+    let runs = chains.into_iter().map(|chain| run(chain, &send, &away));
+    let marks: Vec<Vec<(usize, Outcome)>> =
+        stream::iter(runs).buffer_unordered(in_flight.max(1)).collect().await;
+    for (index, outcome) in marks.into_iter().flatten() {
+        page.mark(index, outcome);
+    }
+}
+
+/// The places of a page, grouped by key, each group in order.
+fn chains(page: &Page, in_key_order: bool) -> Vec<Vec<usize>> {
+    let mut chains: Vec<Vec<usize>> = Vec::new();
+    let mut by_key: HashMap<&str, usize> = HashMap::new();
+    for (index, event) in page.events().iter().enumerate() {
+        let key = event.key.as_deref().filter(|_| in_key_order);
+        let chain = key.map_or(chains.len(), |key| *by_key.entry(key).or_insert(chains.len()));
+        match chains.get_mut(chain) {
+            Some(chain) => chain.push(index),
+            None => chains.push(vec![index]),
+        }
+    }
+    chains
+}
+
+async fn run<F, Fut>(chain: Vec<usize>, send: &F, away: &AtomicBool) -> Vec<(usize, Outcome)>
+where
+    F: Fn(usize) -> Fut + Sync,
+    Fut: Future<Output = Outcome> + Send,
+{
+    let mut marks = Vec::with_capacity(chain.len());
+    for index in chain {
+        if away.load(Ordering::Relaxed) {
+            marks.push((index, Outcome::unavailable("not sent: the receiver is away")));
+            continue;
+        }
+        let outcome = send(index).await;
+        let delivered = outcome == Outcome::Delivered;
+        if matches!(outcome, Outcome::Unavailable { .. }) {
+            away.store(true, Ordering::Relaxed);
+        }
+        marks.push((index, outcome));
+        if !delivered {
+            break;
+        }
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+
+    use super::*;
+
+    fn page(keys: &[&str]) -> Page {
+        let event = |(seq, key): (usize, &&str)| {
+            let new = NewEvent::bytes("t", vec![]);
+            let new = if key.is_empty() { new } else { new.key(*key) };
+            Arc::new(new.stored(i64::try_from(seq).expect("small"), DateTime::UNIX_EPOCH))
+        };
+        Page::new(keys.iter().enumerate().map(event).collect())
+    }
+
+    async fn sent(keys: &[&str], fail: Option<(usize, Outcome)>) -> (Vec<usize>, Page) {
+        let (mut page, order) = (page(keys), Mutex::new(Vec::new()));
+        deliver(&mut page, true, 2, |index| {
+            order.lock().expect("no panic").push(index);
+            let outcome = fail
+                .clone()
+                .filter(|(at, _)| *at == index)
+                .map_or(Outcome::Delivered, |(_, outcome)| outcome);
+            async move { outcome }
+        })
+        .await;
+        (order.into_inner().expect("no panic"), page)
+    }
+
+    #[tokio::test]
+    async fn behind_a_failure_the_rest_of_the_key_is_not_sent_and_other_keys_go_on() {
+        let (mut order, page) = sent(&["a", "b", "a", "b", "", "a"], Some((2, Outcome::retry("no")))).await;
+        order.sort_unstable();
+        assert_eq!(order, [0, 1, 2, 3, 4]);
+        assert_eq!(page.outcome(5), None);
+        assert_eq!(page.outcome(3), Some(&Outcome::Delivered));
+    }
+
+    #[tokio::test]
+    async fn once_the_receiver_is_away_nothing_more_is_started() {
+        let (order, page) = sent(&["a", "b", "c", "d", "a"], Some((0, Outcome::unavailable("gone")))).await;
+        assert!(order.len() <= 2, "two in flight at most: {order:?}");
+        assert!(matches!(page.outcome(3), Some(Outcome::Unavailable { .. })));
+        assert_eq!(page.outcome(4), None);
+    }
+}
