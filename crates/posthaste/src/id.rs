@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 pub struct EventId(pub Uuid);
 
 impl EventId {
-    /// A new id. Only enqueue calls this.
+    /// A new id. Only enqueue calls this, and what stands in for it in tests.
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
     }
