@@ -130,9 +130,9 @@ impl Claims {
     /// nothing more about it.
     pub async fn settle(&self, claimed: Claimed, outcome: Outcome) -> Result<()> {
         let reader = self.store.reader(&self.name).await?;
-        let DeliveryClaim { event, key, attempts, token, .. } = claimed.claim;
+        let DeliveryClaim { event, key, attempts, steps, token, .. } = claimed.claim;
         let settlement = Settlement::of(outcome, attempts, &reader.settings);
-        let settlement = DeliverySettlement { seq: event.seq, token, key, settlement };
+        let settlement = DeliverySettlement { seq: event.seq, token, key, settlement, steps };
         match self.store.settle_deliveries(&reader, &[settlement]).await?.is_empty() {
             true => Err(Error::LeaseLost),
             false => Ok(()),
@@ -152,9 +152,9 @@ impl Claims {
     /// Gives a claimed event back untried: it is due again at once, and the attempt is not counted.
     pub async fn release(&self, claimed: Claimed) -> Result<()> {
         let reader = self.store.reader(&self.name).await?;
-        let DeliveryClaim { event, key, token, .. } = claimed.claim;
+        let DeliveryClaim { event, key, steps, token, .. } = claimed.claim;
         let settlement = Settlement::GiveBack { delay: Duration::ZERO };
-        let settlement = DeliverySettlement { seq: event.seq, token, key, settlement };
+        let settlement = DeliverySettlement { seq: event.seq, token, key, settlement, steps };
         match self.store.settle_deliveries(&reader, &[settlement]).await?.is_empty() {
             true => Err(Error::LeaseLost),
             false => Ok(()),

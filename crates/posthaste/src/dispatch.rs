@@ -16,8 +16,10 @@ pub(crate) struct Work {
     pub(crate) event: Arc<Event>,
     /// The key whose order it is part of.
     pub(crate) key: Option<String>,
-    /// Attempts counted so far, the next one not included.
+    /// Attempts counted so far, the one that is made now included.
     pub(crate) attempts: u32,
+    /// Steps finished so far.
+    pub(crate) steps: u32,
     pub(crate) source: Source,
     /// The token whose lease covers it.
     pub(crate) token: Token,

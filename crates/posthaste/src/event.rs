@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -117,6 +117,21 @@ pub(crate) enum Available {
     At(DateTime<Utc>),
     /// Measured from the insert, on the database's clock.
     After(Duration),
+}
+
+impl Available {
+    /// The time it means for an event that was inserted at this one.
+    fn after(self, created_at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Now => None,
+            Self::At(time) => Some(time),
+            Self::After(delay) => {
+                let time =
+                    TimeDelta::from_std(delay).ok().and_then(|delay| created_at.checked_add_signed(delay));
+                Some(time.unwrap_or(DateTime::<Utc>::MAX_UTC))
+            }
+        }
+    }
 }
 
 impl NewEvent {
@@ -232,13 +247,14 @@ impl NewEvent {
         self.key.as_deref().or(self.aggregate_id.as_deref())
     }
 
-    /// The event as the log would hold it, with a new id.
+    /// The event as the log would hold it, with a new id; for testing handlers and sinks without a database. Nothing is
+    /// validated.
     pub fn stored(self, seq: i64, created_at: DateTime<Utc>) -> Event {
         Event {
             seq,
             id: EventId::new(),
             key: self.ordering_key().map(str::to_owned),
-            available_at: None,
+            available_at: self.available.after(created_at),
             namespace: self.namespace,
             topic: self.topic,
             event_type: self.event_type,
@@ -424,5 +440,26 @@ mod tests {
         for bad in ["turn/1".to_owned(), tenant.simple().to_string(), format!("{tenant}-x/"), upper] {
             assert!(matches!(refused(with(bad.clone())), InvalidEvent::TenantPrefix { .. }), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_stored_event_is_as_the_log_would_hold_it() {
+        let stored = event().aggregate("order", "o-1").header("Trace", "t").stored(7, DateTime::UNIX_EPOCH);
+        assert_eq!((stored.seq, stored.created_at), (7, DateTime::UNIX_EPOCH));
+        assert_eq!((stored.namespace.as_str(), stored.topic.as_str()), ("default", "orders"));
+        assert_eq!(stored.key.as_deref(), Some("o-1"), "the aggregate's id, unless there is a key");
+        assert_eq!((stored.headers.get("trace"), stored.available_at), (Some("t"), None));
+        let keyed = event().aggregate("order", "o-1").key("k").stored(8, DateTime::UNIX_EPOCH);
+        assert_eq!(keyed.key.as_deref(), Some("k"));
+        assert_ne!(stored.id, keyed.id);
+    }
+
+    #[test]
+    fn a_stored_event_with_a_delay_is_available_that_long_after_its_insert() {
+        let at = |delay| event().delay(delay).stored(1, DateTime::UNIX_EPOCH).available_at;
+        assert_eq!(at(Duration::from_secs(90)), DateTime::from_timestamp(90, 0));
+        assert_eq!(at(Duration::MAX), Some(DateTime::<Utc>::MAX_UTC));
+        let time = DateTime::from_timestamp(5, 0).unwrap();
+        assert_eq!(event().available_at(time).stored(1, DateTime::UNIX_EPOCH).available_at, Some(time));
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 pub struct EventId(pub Uuid);
 
 impl EventId {
-    /// A new id. Only enqueue calls this.
+    /// A new id. Only enqueue calls this, and what stands in for it in tests.
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
     }
@@ -38,7 +38,7 @@ impl Token {
     }
 }
 
-/// Who claims: shown to people in leases and in the delivery journal. It is not a fence; the [`Token`] is.
+/// Who claims: shown to people in leases and in the delivery journal. It is not a fence; the token is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkerName(String);
 

@@ -68,6 +68,8 @@ pub(crate) struct Batch {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) attempts: u32,
+    /// Steps that those attempts have finished.
+    pub(crate) steps: u32,
     /// How long to wait from the claim on.
     pub(crate) wait: Duration,
 }
@@ -92,6 +94,8 @@ pub(crate) struct DeliveryClaim {
     pub(crate) key: Option<String>,
     /// Attempts, this one included.
     pub(crate) attempts: u32,
+    /// Steps that earlier attempts have finished.
+    pub(crate) steps: u32,
     pub(crate) token: Token,
     /// It is claimed alone because a worker was lost while holding it.
     pub(crate) solo: bool,
@@ -165,6 +169,8 @@ pub(crate) struct Trouble {
     pub(crate) settlement: Settlement,
     /// Attempts counted so far (batches count in memory).
     pub(crate) attempts: u32,
+    /// Steps finished so far.
+    pub(crate) steps: u32,
     /// From a batch whose worker was lost twice: to be claimed alone.
     pub(crate) solo: bool,
 }
@@ -176,6 +182,8 @@ pub(crate) struct DeliverySettlement {
     pub(crate) token: Token,
     pub(crate) key: Option<String>,
     pub(crate) settlement: Settlement,
+    /// Steps finished so far.
+    pub(crate) steps: u32,
 }
 
 /// A lease as its holder sees it: on its own monotonic clock, counted from before the claim was sent.

@@ -6,6 +6,7 @@ mod error;
 mod id;
 mod event;
 mod outcome;
+mod page;
 mod retry;
 mod subscription;
 mod lease;
@@ -40,8 +41,9 @@ pub use id::{EventId, SchemaName, SubscriptionName, WorkerName};
 pub use lease::Attempt;
 pub use observe::Counters;
 pub use outcome::{DeliveryStatus, Outcome, Standing, Step};
+pub use page::Page;
 pub use retry::RetryPolicy;
-pub use sink::{Handler, IntoOutcome, Page, Sink};
+pub use sink::{Handler, IntoOutcome, Sink};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::sqlite_options;
 pub use subscription::{AfterDead, ClaimBy, Filter, Order, Settings, Start, Subscription};

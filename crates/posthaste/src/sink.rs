@@ -10,6 +10,7 @@ use futures::FutureExt;
 
 use crate::event::Event;
 use crate::outcome::Outcome;
+use crate::page::Page;
 
 /// Handles one event at a time. Async closures are handlers: `|event: Arc<Event>| async move { ... }`.
 #[async_trait]
@@ -84,73 +85,6 @@ impl<S: Sink + ?Sized> Sink for Arc<S> {
     }
 }
 
-/// A page of events on its way to a sink, with a mark per event.
-#[derive(Debug)]
-pub struct Page {
-    events: Vec<Arc<Event>>,
-    marks: Vec<Option<Outcome>>,
-}
-
-impl Page {
-    /// A page of first attempts.
-    pub fn new(events: Vec<Arc<Event>>) -> Self {
-        let marks = vec![None; events.len()];
-        Self { events, marks }
-    }
-
-    /// Which attempt this is.
-    pub fn attempt(&self, _index: usize) -> u32 {
-        1
-    }
-
-    /// How many steps earlier attempts finished.
-    pub fn step(&self, _index: usize) -> u32 {
-        0
-    }
-
-    /// Records that this many steps are finished.
-    pub fn reached(&mut self, _index: usize, _step: u32) {}
-
-    /// The mark so far.
-    pub fn outcome(&self, index: usize) -> Option<&Outcome> {
-        self.marks.get(index)?.as_ref()
-    }
-
-    /// Some of the events, unmarked.
-    pub fn select(&self, indexes: &[usize]) -> Page {
-        Page::new(indexes.iter().map(|index| self.events[*index].clone()).collect())
-    }
-
-    /// The events, in order.
-    pub fn events(&self) -> &[Arc<Event>] {
-        &self.events
-    }
-
-    /// Marks one event, by its place in [`events`](Self::events).
-    pub fn mark(&mut self, index: usize, outcome: Outcome) {
-        if let Some(mark) = self.marks.get_mut(index) {
-            *mark = Some(outcome);
-        }
-    }
-
-    /// Marks one event delivered.
-    pub fn delivered(&mut self, index: usize) {
-        self.mark(index, Outcome::Delivered);
-    }
-
-    /// Marks all that are unmarked so far.
-    pub fn mark_rest(&mut self, outcome: &Outcome) {
-        for mark in self.marks.iter_mut().filter(|mark| mark.is_none()) {
-            *mark = Some(outcome.clone());
-        }
-    }
-
-    pub(crate) fn into_outcomes(self) -> Vec<Outcome> {
-        let unmarked = || Outcome::retry("the sink did not say what became of this event");
-        self.marks.into_iter().map(|mark| mark.unwrap_or_else(unmarked)).collect()
-    }
-}
-
 /// What a subscription delivers to.
 #[derive(Clone)]
 pub(crate) enum Receiver {
@@ -176,31 +110,26 @@ impl Receiver {
         matches!(self, Self::Sink(_))
     }
 
-    /// Hands events over; one outcome each. A panic is a failure of what was being handled, not of the worker.
-    pub(crate) async fn receive(
-        &self,
-        events: &[Arc<Event>],
-        delivery: Option<&DeliveryKey>,
-    ) -> Vec<Outcome> {
-        let handing = AssertUnwindSafe(self.hand_over(events, delivery));
-        match handing.catch_unwind().await {
-            Ok(outcomes) => outcomes,
-            Err(panic) => vec![Outcome::retry(format!("panicked: {}", panic_text(&*panic))); events.len()],
+    /// Hands a page over and marks it. A panic is a failure of what was being handled, not of the worker.
+    pub(crate) async fn receive(&self, page: &mut Page, delivery: Option<&DeliveryKey>) {
+        let handing = AssertUnwindSafe(self.hand_over(page, delivery));
+        if let Err(panic) = handing.catch_unwind().await {
+            page.mark_all(&Outcome::retry(format!("panicked: {}", panic_text(&*panic))));
         }
     }
 
-    async fn hand_over(&self, events: &[Arc<Event>], delivery: Option<&DeliveryKey>) -> Vec<Outcome> {
-        match (self, events, delivery) {
-            (Self::Handler(handler), [event], _) => vec![handler.handle(event.clone()).await],
+    async fn hand_over(&self, page: &mut Page, delivery: Option<&DeliveryKey>) {
+        match (self, page.events(), delivery) {
+            (Self::Sink(sink), ..) => sink.deliver(page).await,
+            (Self::Handler(handler), [event], _) => {
+                let outcome = handler.handle(event.clone()).await;
+                page.mark(0, outcome);
+            }
             (Self::Transactional(handler), [event], Some(delivery)) => {
-                vec![handler.handle(event.clone(), delivery).await]
+                let outcome = handler.handle(event.clone(), delivery).await;
+                page.mark(0, outcome);
             }
-            (Self::Sink(sink), ..) => {
-                let mut page = Page::new(events.to_vec());
-                sink.deliver(&mut page).await;
-                page.into_outcomes()
-            }
-            _ => vec![Outcome::retry("this handler takes one claimed event at a time"); events.len()],
+            _ => page.mark_all(&Outcome::retry("this handler takes one claimed event at a time")),
         }
     }
 

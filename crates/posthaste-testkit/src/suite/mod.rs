@@ -26,6 +26,7 @@ pub mod failures;
 pub mod order;
 pub mod reading;
 pub mod sinks;
+pub mod steps;
 pub mod waking;
 pub mod workers;
 
@@ -141,6 +142,13 @@ macro_rules! store_suite {
             sinks: pages_keep_key_order_through_partial_failures,
             sinks: an_unavailable_sink_that_leaves_the_rest_unmarked_keeps_key_order,
             sinks: a_sink_that_goes_away_after_a_failure_keeps_key_order,
+            steps: attempts_are_numbered_from_one,
+            steps: the_next_worker_goes_on_at_the_step_that_was_reached,
+            steps: each_event_of_a_page_has_its_own_step,
+            steps: a_step_counts_although_the_attempt_panics_or_takes_too_long,
+            steps: a_step_reached_before_the_receiver_went_away_survives_a_stop,
+            steps: a_revived_dead_letter_goes_on_at_its_step_unless_it_was_edited,
+            steps: a_replay_begins_with_the_first_step_again,
             workers: a_graceful_stop_repeats_and_loses_nothing,
             workers: a_stop_does_not_wait_for_ever,
             workers: settings_take_effect_on_a_running_worker,

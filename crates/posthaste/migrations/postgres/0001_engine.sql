@@ -136,6 +136,7 @@ create table {schema}.batches (
   retry_count integer not null default 0,
   retry_after timestamptz,
   last_error text,
+  steps smallint not null default 0,
   -- Never changes: tells this row from one of the same number that a fail-over has undone.
   inserted_at timestamptz not null default clock_timestamp(),
   claimed_at timestamptz not null default clock_timestamp(),
@@ -157,6 +158,8 @@ create table {schema}.deliveries (
   -- A worker was lost while it held this event: from now on it is claimed alone.
   solo boolean not null default false,
   attempts integer not null default 0,
+  -- How many steps at the event are finished, for a sink that has several: the next attempt begins there.
+  steps smallint not null default 0,
   next_attempt_at timestamptz not null default clock_timestamp(),
   token uuid,
   locked_by text,

@@ -112,6 +112,7 @@ create table posthaste_batches (
   retry_count integer not null default 0,
   retry_after integer,
   last_error text,
+  steps integer not null default 0,
   claimed_at integer not null default (cast(unixepoch('subsec') * 1000000 as integer)),
   finished_at integer,
   primary key (subscription, generation, lane, number)
@@ -132,6 +133,8 @@ create table posthaste_deliveries (
   -- A worker was lost while it held this event: from now on it is claimed alone.
   solo integer not null default 0 check (solo in (0, 1)),
   attempts integer not null default 0,
+  -- How many steps at the event are finished, for a sink that has several: the next attempt begins there.
+  steps integer not null default 0,
   next_attempt_at integer not null default (cast(unixepoch('subsec') * 1000000 as integer)),
   token text,
   locked_by text,

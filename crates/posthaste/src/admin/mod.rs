@@ -97,12 +97,13 @@ impl Admin {
 
     // --- deliveries
 
-    /// Tries dead or waiting deliveries again, now, with all attempts before them. Returns how many.
+    /// Tries dead or waiting deliveries again, now, with all attempts before them. Steps that a sink has finished stay
+    /// finished. Returns how many.
     pub async fn retry(&self, query: &DeliveryQuery) -> Result<u64> {
         self.apply(&Verb::Retry { payload: None }, query).await
     }
 
-    /// Tries one event again with another body; the log keeps the one that was enqueued.
+    /// Tries one event again with another body, from its first step on; the log keeps the one that was enqueued.
     pub async fn edit_and_retry(
         &self,
         subscription: &str,
@@ -171,7 +172,7 @@ impl Admin {
     }
 
     /// Makes a subscription read again from a place on, and then on as usual; returns the seq it reads from. Events that
-    /// have a delivery are left to it. Workers lose their lanes and take them again, so what they handle at this moment
+    /// have a delivery are left to it, but begin with their first step again. Workers lose their lanes and take them again, so what they handle at this moment
     /// may be delivered twice.
     pub async fn replay(&self, subscription: &str, from: ReplayFrom) -> Result<i64> {
         let seq = self.store().replay(subscription, from, &self.who).await?;

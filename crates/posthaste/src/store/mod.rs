@@ -67,6 +67,8 @@ pub(crate) struct Hold {
     /// Everything up to here is done.
     pub(crate) done_to: i64,
     pub(crate) attempts: u32,
+    /// Steps that those attempts have finished.
+    pub(crate) steps: u32,
     pub(crate) delay: Duration,
     pub(crate) error: Option<String>,
 }

@@ -19,6 +19,7 @@ pub(crate) struct DeliveryRow {
     pub(crate) parked: bool,
     pub(crate) solo: bool,
     pub(crate) attempts: u32,
+    pub(crate) steps: i16,
     pub(crate) due_at: Option<DateTime<Utc>>,
     pub(crate) delay: Duration,
     pub(crate) token: Option<Token>,
@@ -36,6 +37,7 @@ impl DeliveryRow {
             parked: false,
             solo: trouble.solo,
             attempts: trouble.attempts,
+            steps: small(trouble.steps),
             due_at: None,
             delay: Duration::ZERO,
             token: None,
@@ -111,6 +113,7 @@ fn trouble(
         key: order_key(claimed, reader),
         settlement,
         attempts,
+        steps: 0,
         solo,
     }
 }
@@ -143,6 +146,11 @@ pub(crate) fn as_deliveries<'a>(
     (held, troubles)
 }
 
+/// Finished steps as the stores hold them. Too many become fewer, never more: a step may be made again, none skipped.
+pub(crate) fn small(steps: u32) -> i16 {
+    i16::try_from(steps).unwrap_or(i16::MAX)
+}
+
 /// What a settlement other than "delivered" writes.
 pub(crate) struct Change<'a> {
     pub(crate) seq: i64,
@@ -150,6 +158,7 @@ pub(crate) struct Change<'a> {
     pub(crate) status: DeliveryStatus,
     pub(crate) parked: bool,
     pub(crate) give_back: bool,
+    pub(crate) steps: i16,
     pub(crate) delay: Duration,
     pub(crate) error: Option<&'a str>,
     pub(crate) outcome: Option<&'static str>,
@@ -163,6 +172,7 @@ impl<'a> Change<'a> {
             status: DeliveryStatus::Pending,
             parked: false,
             give_back: false,
+            steps: small(settlement.steps),
             delay: Duration::ZERO,
             error: None,
             outcome: None,

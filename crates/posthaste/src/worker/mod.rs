@@ -9,11 +9,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::dispatch::{Availability, Slots};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
 use crate::id::WorkerName;
 use crate::lease::{Holder, LaneClaim, Reader, Settlement};
 use crate::observe::{Bell, Counters, add};
 use crate::outcome::Outcome;
+use crate::page::{Page, Report};
 use crate::sink::{DeliveryKey, Receiver};
 use crate::store::Store;
 use crate::subscription::{Order, Subscription};
@@ -56,21 +56,18 @@ impl Context {
         Holder { worker: self.worker.clone(), lease: self.reader().settings.lease }
     }
 
-    /// Hands events to the receiver, within the time one event may take. A timeout is the receiver's fault only if it
-    /// cannot be reached at all; otherwise one bad event would stall everything.
-    async fn hand_over(&self, events: &[Arc<Event>], delivery: Option<&DeliveryKey>) -> Vec<Outcome> {
+    /// Hands a page to the receiver, within the time one event may take. A timeout is the receiver's fault only if it
+    /// cannot be reached at all; otherwise one bad event would stall everything. The steps it had reached by then count.
+    async fn hand_over(&self, mut page: Page, delivery: Option<&DeliveryKey>) -> Vec<Report> {
         let timeout = self.reader().settings.timeout;
-        match tokio::time::timeout(timeout, self.receiver.receive(events, delivery)).await {
-            Ok(outcomes) => outcomes,
-            Err(_) => {
-                let outcome = match tokio::time::timeout(timeout, self.receiver.check()).await {
-                    Ok(Ok(())) => Outcome::retry(format!("took longer than {timeout:?}")),
-                    Ok(Err(reason)) => Outcome::unavailable(reason),
-                    Err(_) => Outcome::unavailable("neither the event nor the check came to an end"),
-                };
-                vec![outcome; events.len()]
-            }
+        if tokio::time::timeout(timeout, self.receiver.receive(&mut page, delivery)).await.is_err() {
+            page.mark_all(&match tokio::time::timeout(timeout, self.receiver.check()).await {
+                Ok(Ok(())) => Outcome::retry(format!("took longer than {timeout:?}")),
+                Ok(Err(reason)) => Outcome::unavailable(reason),
+                Err(_) => Outcome::unavailable("neither the event nor the check came to an end"),
+            });
         }
+        page.into_reports()
     }
 
     /// A database error: logged once, here; the caller tries again.

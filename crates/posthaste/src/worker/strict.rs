@@ -12,6 +12,7 @@ use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, Held, Lane, Settlement, Trouble};
 use crate::observe::add;
 use crate::outcome::Outcome;
+use crate::page::{Page, Report};
 use crate::store::{BatchRef, Cursor, Fresh, Hold};
 use crate::wake::Idle;
 
@@ -123,7 +124,7 @@ impl StrictRunner {
                     Err(handled) => return Ok(handled),
                 }
             } else if let (false, Some(until)) = (claimed.elsewhere, claimed.event.available_at) {
-                troubles.push(trouble(&claimed.event, Settlement::Delay { until }, 0));
+                troubles.push(trouble(&claimed.event, Settlement::Delay { until }, Held::default()));
             }
             held = Held::default();
             done_to = claimed.event.seq;
@@ -146,48 +147,50 @@ impl StrictRunner {
         held: Held,
         stop: &CancellationToken,
     ) -> Result<Result<(), Handled>> {
-        let mut attempts = held.attempts;
+        let mut held = Held { wait: Duration::ZERO, ..held };
         loop {
             let settings = self.context.reader().settings;
-            if attempts >= settings.max_attempts {
-                let error = format!("gave up after {attempts} of {} attempts", settings.max_attempts);
-                return self.bury(step, error, attempts).await;
+            if held.attempts >= settings.max_attempts {
+                let error = format!("gave up after {} of {} attempts", held.attempts, settings.max_attempts);
+                return self.bury(step, error, held).await;
             }
-            attempts += 1;
-            if step.careful && !self.hold(step, attempts, Duration::ZERO, None, &[]).await? {
+            held.attempts += 1;
+            if step.careful && !self.hold(step, held, None, &[]).await? {
                 return Ok(Err(self.lease_lost()));
             }
-            let Some(outcome) = self.attempt(&step.claimed.event, stop).await else {
+            let Some(Report { outcome, steps }) = self.attempt(&step.claimed.event, held, stop).await else {
                 self.context.availability.probe_again();
-                return Ok(Err(self.stopped(step, attempts - 1).await?));
+                held.attempts -= 1;
+                return Ok(Err(self.stopped(step, held).await?));
             };
+            held.steps = steps;
             if !matches!(outcome, Outcome::Unavailable { .. }) {
                 self.context.availability.came_back();
             }
-            match Settlement::of(outcome.clone(), attempts, &settings) {
+            match Settlement::of(outcome, held.attempts, &settings) {
                 Settlement::Delivered => return self.pass(step).await,
-                Settlement::Dead { error } => return self.bury(step, error, attempts).await,
+                Settlement::Dead { error } => return self.bury(step, error, held).await,
                 Settlement::Retry { delay, error } => {
                     self.context.count(&Settlement::Retry { delay, error: error.clone() });
-                    if !self.hold(step, attempts, delay, Some(error), &[]).await? {
+                    if !self.hold(step, Held { wait: delay, ..held }, Some(error), &[]).await? {
                         return Ok(Err(self.lease_lost()));
                     }
                     self.sleep(delay, stop).await;
                 }
                 _ => {
-                    attempts -= 1;
+                    held.attempts -= 1;
                     self.wait_until_back(stop).await;
                 }
             }
             if stop.is_cancelled() {
-                return Ok(Err(self.stopped(step, attempts).await?));
+                return Ok(Err(self.stopped(step, held).await?));
             }
         }
     }
 
     /// One attempt, once a slot and the lease allow it. `None`: stopped before it began, or cut off after the grace
     /// time of a stop; then nothing is known of it, and it is made again.
-    async fn attempt(&self, event: &Event, stop: &CancellationToken) -> Option<Outcome> {
+    async fn attempt(&self, event: &Event, held: Held, stop: &CancellationToken) -> Option<Report> {
         let context = &self.context;
         loop {
             if stop.is_cancelled() || !context.leases.is_held(self.token) {
@@ -195,9 +198,9 @@ impl StrictRunner {
             }
             match context.slots.take() {
                 Some(_slot) if context.leases.may_start(self.token) => {
-                    let events = [Arc::new(event.clone())];
+                    let page = Page::for_attempts([(Arc::new(event.clone()), held.attempts, held.steps)]);
                     return tokio::select! {
-                        outcomes = context.hand_over(&events, None) => outcomes.into_iter().next(),
+                        reports = context.hand_over(page, None) => reports.into_iter().next(),
                         () = out_of_patience(stop, context.grace) => None,
                     };
                 }
@@ -209,19 +212,19 @@ impl StrictRunner {
     async fn pass(&self, step: &Step<'_>) -> Result<Result<(), Handled>> {
         self.context.count(&Settlement::Delivered);
         let passed = Step { done_to: step.claimed.event.seq, ..*step };
-        if step.careful && !self.hold(&passed, 0, Duration::ZERO, None, &[]).await? {
+        if step.careful && !self.hold(&passed, Held::default(), None, &[]).await? {
             return Ok(Err(self.lease_lost()));
         }
         Ok(Ok(()))
     }
 
     /// The dead letter commits before the next event is sent: otherwise a takeover could still deliver it, late.
-    async fn bury(&self, step: &Step<'_>, error: String, attempts: u32) -> Result<Result<(), Handled>> {
+    async fn bury(&self, step: &Step<'_>, error: String, held: Held) -> Result<Result<(), Handled>> {
         let settlement = Settlement::Dead { error };
         self.context.count(&settlement);
         let passed = Step { done_to: step.claimed.event.seq, ..*step };
-        let trouble = trouble(&step.claimed.event, settlement, attempts);
-        match self.hold(&passed, 0, Duration::ZERO, None, &[trouble]).await? {
+        let trouble = trouble(&step.claimed.event, settlement, held);
+        match self.hold(&passed, Held::default(), None, &[trouble]).await? {
             true => Ok(Ok(())),
             false => Ok(Err(self.lease_lost())),
         }
@@ -230,13 +233,13 @@ impl StrictRunner {
     async fn hold(
         &self,
         step: &Step<'_>,
-        attempts: u32,
-        delay: Duration,
+        held: Held,
         error: Option<String>,
         troubles: &[Trouble],
     ) -> Result<bool> {
         let context = &self.context;
-        let hold = Hold { done_to: step.done_to, attempts, delay, error };
+        let Held { attempts, steps, wait: delay } = held;
+        let hold = Hold { done_to: step.done_to, attempts, steps, delay, error };
         let (reader, holder) = (context.reader(), context.holder());
         self.insist(|| context.store.hold_batch(&reader, step.key, &hold, troubles, &holder)).await
     }
@@ -257,11 +260,11 @@ impl StrictRunner {
     }
 
     /// Records how far the batch came, so that the next owner repeats nothing.
-    async fn stopped(&self, step: &Step<'_>, attempts: u32) -> Result<Handled> {
+    async fn stopped(&self, step: &Step<'_>, held: Held) -> Result<Handled> {
         if !self.context.leases.is_held(self.token) {
             return Ok(self.lease_lost());
         }
-        self.hold(step, attempts, Duration::ZERO, None, &[]).await?;
+        self.hold(step, held, None, &[]).await?;
         Ok(Handled::Stopped)
     }
 
@@ -301,6 +304,7 @@ async fn out_of_patience(stop: &CancellationToken, grace: Duration) {
     tokio::time::sleep(grace).await;
 }
 
-fn trouble(event: &Event, settlement: Settlement, attempts: u32) -> Trouble {
-    Trouble { seq: event.seq, event_id: event.id, key: None, settlement, attempts, solo: false }
+fn trouble(event: &Event, settlement: Settlement, held: Held) -> Trouble {
+    let Held { attempts, steps, .. } = held;
+    Trouble { seq: event.seq, event_id: event.id, key: None, settlement, attempts, steps, solo: false }
 }

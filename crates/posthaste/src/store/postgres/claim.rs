@@ -194,6 +194,7 @@ impl PgStore {
                 key: order_key(claimed, claim.reader),
                 event: claimed.event.clone(),
                 attempts: 1,
+                steps: 0,
                 token,
                 solo: false,
             })

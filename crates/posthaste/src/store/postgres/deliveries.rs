@@ -8,7 +8,7 @@ use crate::id::Token;
 use crate::lease::{DeliveryClaim, DeliverySettlement, Holder, Reader, Settlement};
 use crate::store::rows::Change;
 
-use super::{PgStore, duration_of, event_of, micros};
+use super::{PgStore, duration_of, event_of, micros, steps_of};
 
 const DOING: &str = "claim deliveries";
 
@@ -131,6 +131,7 @@ impl PgStore {
             .bind(changes.iter().map(|c| c.error).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.outcome).collect::<Vec<_>>())
             .bind(reader.dead_blocks())
+            .bind(changes.iter().map(|c| c.steps).collect::<Vec<_>>())
             .fetch_all(tx)
             .await
             .map_err(Error::database("settle deliveries"))
@@ -181,6 +182,7 @@ fn claim_of(row: &PgRow, token: Token) -> Result<DeliveryClaim> {
         event,
         key: row.get("order_key"),
         attempts: u32::try_from(row.get::<i32, _>("attempts")).unwrap_or(u32::MAX),
+        steps: steps_of(row),
         token,
         solo: row.get("solo"),
     })

@@ -205,6 +205,10 @@ pub(super) fn duration_of(micros: Option<i64>) -> Option<Duration> {
     micros.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs()))
 }
 
+pub(super) fn steps_of(row: &PgRow) -> u32 {
+    u32::try_from(row.get::<i16, _>("steps")).unwrap_or(0)
+}
+
 /// Reads the columns of fragments/columns.sql.
 pub(super) fn event_of(row: &PgRow) -> Result<Event> {
     let read = || -> sqlx::Result<Event> {

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
 use crate::sink::DeliveryKey;
+use crate::store::rows::small;
 use crate::store::{BatchRef, Hold};
 use crate::subscription::Order;
 
@@ -80,6 +81,7 @@ impl PgStore {
             .bind(i32::try_from(hold.attempts).unwrap_or(i32::MAX))
             .bind(micros(hold.delay))
             .bind(&hold.error)
+            .bind(small(hold.steps))
             .execute(&mut *tx)
             .await
             .map_err(Error::database(doing))?;

@@ -12,7 +12,7 @@ use crate::subscription::Order;
 
 use super::mark::Range;
 use super::read::Most;
-use super::{PgStore, duration_of, micros};
+use super::{PgStore, duration_of, micros, steps_of};
 
 const DOING: &str = "take over";
 
@@ -120,7 +120,7 @@ impl PgStore {
         let attempts = u32::try_from(row.get::<i32, _>("retry_count")).unwrap_or(0);
         let claims = u32::try_from(row.get::<i32, _>("claims")).unwrap_or(u32::MAX);
         let wait = duration_of(row.get("wait")).unwrap_or_default();
-        let held = (reader.order == Order::Strict).then_some(Held { attempts, wait });
+        let held = (reader.order == Order::Strict).then_some(Held { attempts, steps: steps_of(row), wait });
         Ok(Batch { lane, number: row.get("number"), token, claims, events: page.events, held })
     }
 

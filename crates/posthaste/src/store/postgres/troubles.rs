@@ -42,6 +42,7 @@ impl PgStore {
             .bind(rows.iter().map(|row| row.token.map(|token| token.0)).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.error.as_deref()).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.outcome).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.steps).collect::<Vec<_>>())
             .fetch_all(tx)
             .await
             .map_err(Error::database("write deliveries"))?;

@@ -126,6 +126,7 @@ async fn claim_by_event(
             key: order_key(claimed, claim.reader),
             event: claimed.event.clone(),
             attempts: 1,
+            steps: 0,
             token,
             solo: false,
         })

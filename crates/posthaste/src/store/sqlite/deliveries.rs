@@ -122,8 +122,8 @@ fn claim_of(row: &SqliteRow, token: Token) -> Result<DeliveryClaim> {
     if let Some(edited) = row.get::<Option<Vec<u8>>, _>("edited_payload") {
         event.payload = edited;
     }
-    let (key, attempts) = (row.get("order_key"), count_of(row, "attempts"));
-    Ok(DeliveryClaim { event, key, attempts, token, solo: row.get("solo") })
+    let (attempts, steps) = (count_of(row, "attempts"), count_of(row, "steps"));
+    Ok(DeliveryClaim { event, key: row.get("order_key"), attempts, steps, token, solo: row.get("solo") })
 }
 
 pub(super) async fn delete_delivered(
@@ -238,6 +238,7 @@ fn row_json(row: &DeliveryRow) -> Value {
         "parked": row.parked,
         "solo": row.solo,
         "attempts": row.attempts,
+        "steps": row.steps,
         "due_at": row.due_at.map(|time| time.timestamp_micros()),
         "delay": micros(row.delay),
         "token": row.token.map(|token| token.0),
@@ -254,6 +255,7 @@ fn change_json(change: &Change<'_>, reader: &Reader) -> Value {
         "status": change.status.as_str(),
         "parked": change.parked,
         "give_back": change.give_back,
+        "steps": change.steps,
         "delay": micros(change.delay),
         "error": change.error,
         "outcome": change.outcome,

@@ -9,6 +9,7 @@ use uuid::fmt::Hyphenated;
 use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
+use crate::store::rows::small;
 use crate::store::{BatchRef, Hold};
 
 use super::SqliteStore;
@@ -55,6 +56,7 @@ impl SqliteStore {
             .bind(i64::from(hold.attempts))
             .bind(micros(hold.delay))
             .bind(&hold.error)
+            .bind(small(hold.steps))
             .execute(&mut *tx)
             .await
             .map_err(Error::database(doing))?;

@@ -104,6 +104,7 @@ catalogue! {
     admin_remove_deliveries = "admin/remove_deliveries.sql",
     admin_remove_events = "admin/remove_events.sql",
     admin_repark_keys = "admin/repark_keys.sql",
+    admin_reset_steps = "admin/reset_steps.sql",
     admin_retain_batches = "admin/retain_batches.sql",
     admin_retain_dedupe_keys = "admin/retain_dedupe_keys.sql",
     admin_retain_operations = "admin/retain_operations.sql",

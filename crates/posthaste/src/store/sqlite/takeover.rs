@@ -116,7 +116,8 @@ pub(super) async fn reread_batch(
     let range = Range { after: after.max(row.get("done_to")), upto: row.get("seq_to") };
     let events = read_page(conn, reader, lane, &filter, range, i64::from(u16::MAX)).await?;
     let wait = duration_of(row.get("wait")).unwrap_or_default();
-    let held = (reader.order == Order::Strict).then(|| Held { attempts: count_of(row, "retry_count"), wait });
+    let (attempts, steps) = (count_of(row, "retry_count"), count_of(row, "steps"));
+    let held = (reader.order == Order::Strict).then_some(Held { attempts, steps, wait });
     Ok(Batch { lane, number: row.get("number"), token, claims: count_of(row, "claims"), events, held })
 }
 

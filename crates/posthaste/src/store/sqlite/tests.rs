@@ -91,7 +91,7 @@ impl Bench {
 
     async fn settle(&self, reader: &Reader, claim: &DeliveryClaim, settlement: Settlement) -> Vec<i64> {
         let (seq, token, key) = (claim.event.seq, claim.token, claim.key.clone());
-        let settlement = DeliverySettlement { seq, token, key, settlement };
+        let settlement = DeliverySettlement { seq, token, key, settlement, steps: claim.steps };
         self.store.settle_deliveries(reader, &[settlement]).await.unwrap()
     }
 
@@ -160,6 +160,7 @@ fn trouble(batch: &Batch, index: usize, settlement: Settlement) -> Trouble {
         key: event.key.clone().filter(|_| event.available_at.is_none()),
         settlement,
         attempts: 1,
+        steps: 0,
         solo: false,
     }
 }

@@ -155,8 +155,8 @@ impl Runner {
         let delayed = event.available_at;
         let key = event.key.clone().filter(|_| keyed && delayed.is_none());
         let behind = key.as_ref().is_some_and(|key| blocked || self.parked.contains_key(key));
-        let work =
-            Work { event: Arc::new(event), key, attempts: 1, source, token, solo: false, detached: false };
+        let (event, solo, detached) = (Arc::new(event), false, false);
+        let work = Work { event, key, attempts: 1, steps: 0, source, token, solo, detached };
         match delayed {
             _ if elsewhere => self.leave_out(source),
             Some(until) if wait.is_some() => self.done(&work, Settlement::Delay { until }),
@@ -175,12 +175,13 @@ impl Runner {
     pub(super) fn take_in_deliveries(&mut self, claims: Vec<DeliveryClaim>, since: Instant) {
         let lease = self.context.holder().lease;
         for claim in claims {
-            let DeliveryClaim { event, key, attempts, token, solo } = claim;
+            let DeliveryClaim { event, key, attempts, steps, token, solo } = claim;
             self.context.leases.hold(token, 1, since, lease);
             self.queues.add(Work {
                 event: Arc::new(event),
                 key,
                 attempts,
+                steps,
                 source: Source::Delivery,
                 token,
                 solo,

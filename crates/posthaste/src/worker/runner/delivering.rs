@@ -2,6 +2,7 @@
 
 use crate::dispatch::{Slot, Source, Work};
 use crate::observe::add;
+use crate::page::Page;
 use crate::sink::DeliveryKey;
 
 use super::{Job, Reads, Runner};
@@ -74,13 +75,14 @@ impl Runner {
         let id = self.next_job;
         self.next_job += 1;
         let context = self.context.clone();
-        let events: Vec<_> = works.iter().map(|work| work.event.clone()).collect();
+        let page =
+            Page::for_attempts(works.iter().map(|work| (work.event.clone(), work.attempts, work.steps)));
         let delivery = works.first().map(|work| self.delivery_key(work));
         self.running.insert(id, Job { works });
         self.jobs.spawn(async move {
-            let outcomes = context.hand_over(&events, delivery.as_ref()).await;
+            let reports = context.hand_over(page, delivery.as_ref()).await;
             drop(slot);
-            (id, outcomes)
+            (id, reports)
         });
     }
 

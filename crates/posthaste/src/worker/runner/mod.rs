@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::id::Token;
 use crate::lease::{Batch, DeliverySettlement, Lane, Trouble};
 use crate::observe::Bell;
-use crate::outcome::Outcome;
+use crate::page::Report;
 use crate::store::{BatchRef, Cursor};
 use crate::wake::Idle;
 
@@ -73,7 +73,7 @@ pub(super) struct Runner {
     reads: Reads,
     queues: KeyQueues,
     open: VecDeque<OpenBatch>,
-    jobs: JoinSet<(u64, Vec<Outcome>)>,
+    jobs: JoinSet<(u64, Vec<Report>)>,
     running: HashMap<u64, Job>,
     next_job: u64,
     /// Keys with an event in an open batch that was not delivered: later ones of the key must not start.

@@ -8,6 +8,7 @@ use crate::id::Token;
 use crate::lease::{DeliverySettlement, Settlement, Trouble};
 use crate::observe::add;
 use crate::outcome::Outcome;
+use crate::page::Report;
 use crate::store::BatchRef;
 
 use super::{Reads, Runner, SLOW_AFTER};
@@ -19,14 +20,15 @@ impl Runner {
         }
     }
 
-    pub(super) fn job_done(&mut self, done: Result<(u64, Vec<Outcome>), tokio::task::JoinError>) {
+    pub(super) fn job_done(&mut self, done: Result<(u64, Vec<Report>), tokio::task::JoinError>) {
         // A job never panics (the receiver's panics are caught) and is aborted only after the runner has let go.
-        let Ok((id, outcomes)) = done else { return };
+        let Ok((id, reports)) = done else { return };
         let Some(job) = self.running.remove(&id) else { return };
-        let away = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unavailable { .. }));
+        let away = reports.iter().any(|report| matches!(report.outcome, Outcome::Unavailable { .. }));
         let mut again: Vec<Work> = Vec::new();
         let mut failed_keys: Vec<String> = Vec::new();
-        for (work, outcome) in job.works.into_iter().zip(outcomes) {
+        for (mut work, Report { outcome, steps }) in job.works.into_iter().zip(reports) {
+            work.steps = steps;
             // What follows an event of its key in this page goes where that one went: otherwise it would overtake it.
             let parked = work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
             let waits = work.key.is_some() && again.iter().any(|earlier| earlier.key == work.key);
@@ -78,7 +80,7 @@ impl Runner {
         match work.source {
             Source::Delivery => {
                 let (seq, token, key) = (work.event.seq, work.token, work.key.clone());
-                self.settlements.push(DeliverySettlement { seq, token, key, settlement });
+                self.settlements.push(DeliverySettlement { seq, token, key, settlement, steps: work.steps });
             }
             Source::Batch(number) => self.done_in_batch(number, work, settlement),
         }
@@ -97,8 +99,8 @@ impl Runner {
         if let Some(key) = &work.key {
             *self.parked.entry(key.clone()).or_default() += 1;
         }
-        let (seq, event_id, key) = (work.event.seq, work.event.id, work.key.clone());
-        open.troubles.push(Trouble { seq, event_id, key, settlement, attempts, solo: false });
+        let (seq, event_id, key, steps) = (work.event.seq, work.event.id, work.key.clone(), work.steps);
+        open.troubles.push(Trouble { seq, event_id, key, settlement, attempts, steps, solo: false });
     }
 
     pub(super) async fn settle(&mut self) -> Result<()> {

@@ -44,12 +44,10 @@ impl PgStore {
                 return Ok(None);
             }
         }
-        sqlx::query(self.sql.admin_move_start.clone())
-            .bind(reader.id)
-            .bind(seq)
-            .execute(&mut *tx)
-            .await
-            .map_err(Error::database(DOING))?;
+        for statement in [&self.sql.admin_move_start, &self.sql.admin_reset_steps] {
+            let change = sqlx::query(statement.clone()).bind(reader.id).bind(seq);
+            change.execute(&mut *tx).await.map_err(Error::database(DOING))?;
+        }
         self.record(&mut tx, who, "replay", Some(name), json!({ "from_seq": seq })).await?;
         tx.commit().await.map_err(Error::database(DOING))?;
         Ok(Some(seq))

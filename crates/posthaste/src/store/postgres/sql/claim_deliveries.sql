@@ -19,9 +19,9 @@ with due as (
   set status = 'processing', attempts = d.attempts + 1, token = $2, locked_by = $3,
     locked_until = clock_timestamp() + $4 * interval '1 microsecond', updated_at = clock_timestamp()
   where d.subscription = $1 and d.seq = any (array (select seq from chosen))
-  returning d.seq, d.key, d.attempts, d.solo, d.edited_payload
+  returning d.seq, d.key, d.attempts, d.steps, d.solo, d.edited_payload
 )
-select {columns}, c.key as order_key, c.attempts, c.solo, c.edited_payload
+select {columns}, c.key as order_key, c.attempts, c.steps, c.solo, c.edited_payload
 from claimed c
 cross join lateral (select * from {schema}.events e where e.seq = c.seq limit 1) e
 order by e.seq

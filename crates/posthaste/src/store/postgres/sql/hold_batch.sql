@@ -1,4 +1,5 @@
 -- Order `strict`: remembers how far the batch was handled and what holds it. Fenced by the token; primary key.
 update {schema}.batches
-set done_to = greatest(done_to, $6), retry_count = $7, retry_after = clock_timestamp() + $8 * interval '1 microsecond', last_error = $9
+set done_to = greatest(done_to, $6), retry_count = $7, retry_after = clock_timestamp() + $8 * interval '1 microsecond',
+  last_error = $9, steps = $10
 where subscription = $1 and generation = $2 and lane = $3 and number = $4 and token = $5 and finished_at is null

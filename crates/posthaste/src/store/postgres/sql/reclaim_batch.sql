@@ -14,6 +14,6 @@ set token = $2, locked_by = $3, locked_until = clock_timestamp() + $4 * interval
 from expired x
 where b.subscription = x.subscription and b.generation = x.generation and b.lane = x.lane and b.number = x.number
 returning b.generation, b.lane, b.number, b.lo, b.hi, b.seq_from, b.seq_to, b.count, b.filter_version, b.claims, b.done_to,
-  b.retry_count, 0::bigint as wait,
+  b.retry_count, b.steps, 0::bigint as wait,
   (select l.lanes from {schema}.lanes l
    where l.subscription = b.subscription and l.generation = b.generation and l.lane = b.lane) as lanes

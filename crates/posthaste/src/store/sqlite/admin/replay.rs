@@ -34,12 +34,10 @@ impl SqliteStore {
         for position in take_back(&mut tx, &reader).await? {
             move_lane(&mut tx, &reader, position, position.pos.min(seq - 1)).await?;
         }
-        sqlx::query(SQL.admin_move_start.clone())
-            .bind(reader.id)
-            .bind(seq - 1)
-            .execute(&mut *tx)
-            .await
-            .map_err(Error::database(DOING))?;
+        for (statement, place) in [(&SQL.admin_move_start, seq - 1), (&SQL.admin_reset_steps, seq)] {
+            let change = sqlx::query(statement.clone()).bind(reader.id).bind(place);
+            change.execute(&mut *tx).await.map_err(Error::database(DOING))?;
+        }
         record(&mut tx, who, "replay", name, json!({ "from_seq": seq })).await?;
         tx.commit(DOING).await?;
         Ok(seq)

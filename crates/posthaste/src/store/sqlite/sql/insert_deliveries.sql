@@ -1,10 +1,10 @@
 -- Writes the delivery rows of events that left the happy path, given as a JSON list. An event that has a row already
 -- keeps it. Primary key; takes the write lock.
-insert into posthaste_deliveries (subscription, seq, event_id, key, status, parked, solo, attempts, next_attempt_at,
-  token, locked_by, locked_until, last_error, history)
+insert into posthaste_deliveries (subscription, seq, event_id, key, status, parked, solo, attempts, steps,
+  next_attempt_at, token, locked_by, locked_until, last_error, history)
 select ?1, i.value ->> 'seq', i.value ->> 'event_id', i.value ->> 'key', i.value ->> 'status', i.value ->> 'parked',
-  i.value ->> 'solo', i.value ->> 'attempts', coalesce(i.value ->> 'due_at', {now} + (i.value ->> 'delay')),
-  i.value ->> 'token',
+  i.value ->> 'solo', i.value ->> 'attempts', i.value ->> 'steps',
+  coalesce(i.value ->> 'due_at', {now} + (i.value ->> 'delay')), i.value ->> 'token',
   case when i.value ->> 'token' is not null then ?2 end,
   case when i.value ->> 'token' is not null then {now} + ?3 end,
   i.value ->> 'error',

@@ -4,7 +4,7 @@
 with input as materialized (
   select value ->> 'seq' as seq, value ->> 'token' as token, value ->> 'status' as status, value ->> 'parked' as parked,
     value ->> 'give_back' as give_back, value ->> 'delay' as delay, value ->> 'error' as error,
-    value ->> 'outcome' as outcome, value ->> 'dead_blocks' as dead_blocks
+    value ->> 'outcome' as outcome, value ->> 'steps' as steps, value ->> 'dead_blocks' as dead_blocks
   from json_each(?2)
 )
 update posthaste_deliveries as d
@@ -13,7 +13,7 @@ set status = i.status, token = null, locked_by = null, locked_until = null,
     select 1 from posthaste_deliveries h
     where h.subscription = ?1 and h.key = d.key and h.seq < d.seq and (h.status <> 'dead' or i.dead_blocks)
   )),
-  attempts = case when i.give_back then max(d.attempts - 1, 0) else d.attempts end,
+  attempts = case when i.give_back then max(d.attempts - 1, 0) else d.attempts end, steps = i.steps,
   next_attempt_at = {now} + i.delay, updated_at = {now}, last_error = coalesce(i.error, d.last_error),
   history = case when i.outcome is null then d.history else json_insert(
     case when json_array_length(d.history) >= 20 then json_remove(d.history, '$[0]') else d.history end, '$[#]',

@@ -175,7 +175,7 @@ async fn a_wrong_token_settles_nothing() {
     let forged = BatchRef { token: Token::new(), ..reference(&batch) };
     let troubles = [trouble(&batch, 0, retry(LONG))];
     assert!(!bench.store.settle_batch(&reader, forged, &troubles, &worker).await.unwrap());
-    let hold = Hold { done_to: 1, attempts: 1, delay: LONG, error: None };
+    let hold = Hold { done_to: 1, attempts: 1, steps: 0, delay: LONG, error: None };
     assert!(!bench.store.hold_batch(&reader, forged, &hold, &[], &worker).await.unwrap());
     bench.store.release_lane(&reader, batch.lane, forged.token).await.unwrap();
     assert!(bench.store.renew(&reader, &[forged.token], LONG).await.unwrap().is_empty());
@@ -233,7 +233,7 @@ async fn a_strict_batch_remembers_what_holds_it() {
     bench.enqueue(&[event(), event(), event()]).await;
     let batch = bench.claim(&reader, &holder("a", SHORT)).await;
     assert_eq!(batch.held.unwrap().attempts, 0);
-    let hold = Hold { done_to: 1, attempts: 2, delay: LONG, error: Some("no".into()) };
+    let hold = Hold { done_to: 1, attempts: 2, steps: 1, delay: LONG, error: Some("no".into()) };
     assert!(
         bench.store.hold_batch(&reader, reference(&batch), &hold, &[], &holder("a", SHORT)).await.unwrap()
     );
@@ -243,7 +243,7 @@ async fn a_strict_batch_remembers_what_holds_it() {
         let taken = bench.store.claim_lane(&reader, &holder("b", SHORT)).await.unwrap().unwrap();
         let [again] = &taken.unfinished[..] else { panic!("strict order never materialises") };
         let held = again.held.unwrap();
-        assert_eq!((seqs(&again.events), held.attempts), (vec![2, 3], 2));
+        assert_eq!((seqs(&again.events), held.attempts, held.steps), (vec![2, 3], 2, 1));
         assert!(held.wait > LONG / 2 && held.wait <= LONG);
     }
     assert!(
