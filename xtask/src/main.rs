@@ -7,8 +7,12 @@ use std::process::ExitCode;
 
 mod guard;
 mod machine;
+mod apt;
 mod postgres;
+mod packages;
+mod prepare;
 mod servers;
+mod results;
 mod test;
 mod tidy;
 
@@ -23,8 +27,13 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     Command {
+        name: "prepare",
+        about: "install what builds and tests need: C headers, brokers, private Python and Node packages",
+        run: prepare::run,
+    },
+    Command {
         name: "test",
-        about: "run every test against private PostgreSQL servers; `test -- ARGS` passes ARGS to cargo test",
+        about: "run every test against private servers; `test -- ARGS` passes ARGS to cargo test",
         run: test::run,
     },
     Command {

@@ -1,6 +1,5 @@
 //! Private PostgreSQL servers: where their programs come from and how one is started. Clients are not our business.
 
-mod apt;
 mod npm;
 mod programs;
 mod server;

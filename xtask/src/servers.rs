@@ -1,5 +1,6 @@
-//! The servers a test run needs, as one thing: the machine's own PostgreSQL and a current one. Owns their environment
-//! variables and the report on what was used and what was skipped.
+//! The servers a test run needs, as one thing: the machine's own PostgreSQL and a current one run all the time; tests
+//! start brokers themselves, from programs that are made sure of here. Owns the environment variables by which tests find
+//! everything, and the report on what was used and what was skipped.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,35 +8,59 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::machine::Account;
+use crate::packages::Packages;
 use crate::postgres::{self, Programs, Server, Skip};
-use crate::{Result, without_arguments, workspace_root};
+use crate::{Result, prepare, without_arguments, workspace_root};
 
 const DISTRIBUTION: &str = "POSTHASTE_TEST_POSTGRES";
 const CURRENT: &str = "POSTHASTE_TEST_POSTGRES_CURRENT";
+const PYTHON: &str = "POSTHASTE_TEST_PYTHON";
+const MOTO: &str = "POSTHASTE_TEST_MOTO";
+const NODE: &str = "POSTHASTE_TEST_NODE_MODULES";
 
 /// The servers of one run. Dropping them stops them.
 pub(crate) struct Servers {
     distribution: Server,
     current: std::result::Result<Server, Skip>,
+    packages: Packages,
 }
 
 impl Servers {
     /// Gets what is missing and starts both. Only the machine's own PostgreSQL is indispensable.
     pub(crate) fn start() -> Result<Self> {
         let workspace = workspace_root()?;
+        prepare::prepare()?;
+        let packages = Packages::get(&workspace);
         let folder = postgres::distribution()?;
         // Asked after the installation, which may have created the account.
         let account = Account::for_servers()?;
         let distribution = start(&Programs::probe(&folder, account)?, account)?;
         let current = postgres::current(&workspace, account)
             .and_then(|programs| start(&programs, account).map_err(Skip::unexpected));
-        Ok(Self { distribution, current })
+        Ok(Self { distribution, current, packages })
     }
 
     /// The variables by which tests find the servers.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let current = self.current.iter().map(|server| (CURRENT, server.url()));
-        std::iter::once((DISTRIBUTION, self.distribution.url())).chain(current).collect()
+        let mut variables = vec![(DISTRIBUTION, self.distribution.url())];
+        variables.extend(self.current.iter().map(|server| (CURRENT, server.url())));
+        if let Ok(folder) = &self.packages.python {
+            variables.push((PYTHON, folder.join("bin/python").display().to_string()));
+            variables.push((MOTO, folder.join("bin/moto_server").display().to_string()));
+        }
+        if let Ok(folder) = &self.packages.node {
+            variables.push((NODE, folder.join("node_modules").display().to_string()));
+        }
+        variables
+    }
+
+    /// What could not be had, with the reason.
+    fn skipped(&self) -> Vec<(&'static str, String)> {
+        let mut skipped = prepare::absent_servers();
+        skipped.extend(self.current.as_ref().err().map(|skip| ("PostgreSQL 18", skip.reason.clone())));
+        skipped.extend(self.packages.python.as_ref().err().map(|reason| ("Python packages", reason.clone())));
+        skipped.extend(self.packages.node.as_ref().err().map(|reason| ("Node packages", reason.clone())));
+        skipped
     }
 
     /// The variables that must not be set, because a test would talk to somebody else's server.
@@ -47,15 +72,16 @@ impl Servers {
     pub(crate) fn report(&self) {
         let current = self.current.iter().map(|server| format!(" and {}", server.version));
         eprintln!("xtask: used PostgreSQL {}{}", self.distribution.version, current.collect::<String>());
-        if let Err(skip) = &self.current {
-            eprintln!("xtask: skipped: PostgreSQL 18 ({})", skip.reason);
+        for (name, reason) in self.skipped() {
+            eprintln!("xtask: skipped: {name} ({reason})");
         }
     }
 
     /// In CI, a skip that nobody planned would hide a gap for ever.
     pub(crate) fn skip_is_a_failure(&self) -> bool {
         let in_ci = env::var("CI").is_ok_and(|value| value == "true");
-        in_ci && self.current.as_ref().is_err_and(|skip| skip.unexpected)
+        let expected = self.current.as_ref().err().filter(|skip| !skip.unexpected);
+        in_ci && self.skipped().iter().any(|(_, reason)| expected.is_none_or(|skip| skip.reason != *reason))
     }
 }
 

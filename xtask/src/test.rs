@@ -2,9 +2,11 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::guard::{self, Ending, Guarded};
+use crate::results::{self, Results};
 use crate::servers::Servers;
 use crate::{Result, machine, usage_error, workspace_root};
 
@@ -20,21 +22,34 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
             )));
         }
     };
-    let servers = Servers::start()?;
-    let status = Guarded::start(cargo_test(&servers, extra)?)?.wait()?;
+    let (servers, workspace) = (Servers::start()?, workspace_root()?);
+    let folder = results::fresh_folder(&workspace)?;
+    let status = Guarded::start(cargo_test(&servers, extra, &folder)?)?.wait()?;
+    let results = Results::collect(&folder)?;
     servers.report();
+    for (sink, reason) in &results.skipped {
+        eprintln!("xtask: skipped: the sink suite on {sink} ({reason})");
+    }
+    if status.success() {
+        results.write(&workspace)?;
+    }
     if status.success() && servers.skip_is_a_failure() {
         return Err("in CI this skip counts as a failure".to_owned());
     }
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-fn cargo_test(servers: &Servers, extra: &[OsString]) -> Result<Command> {
+fn cargo_test(servers: &Servers, extra: &[OsString], results: &Path) -> Result<Command> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = guard::command(cargo, Ending::Terminate, None, None);
-    command.arg("test").args(selection(extra)).args(extra).current_dir(workspace_root()?);
+    command
+        .arg("test")
+        .args(features(extra))
+        .args(selection(extra))
+        .args(extra)
+        .current_dir(workspace_root()?);
     machine::forget_pg_variables(&mut command);
-    command.envs(servers.variables());
+    command.envs(servers.variables()).env("POSTHASTE_TEST_RESULTS", results);
     if let Some(name) = servers.absent() {
         command.env_remove(name);
     }
@@ -49,6 +64,13 @@ fn selection(extra: &[OsString]) -> Option<&'static str> {
     (!names_package).then_some("--workspace")
 }
 
+/// Every sink is tested, unless somebody chooses features.
+fn features(extra: &[OsString]) -> Option<&'static str> {
+    let mut own = extra.iter().take_while(|arg| *arg != "--").map(|arg| arg.as_encoded_bytes());
+    let chosen = own.any(|arg| arg.ends_with(b"features") || arg.starts_with(b"--features=") || arg == b"-F");
+    (!chosen).then_some("--all-features")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +81,7 @@ mod tests {
         assert_eq!(selection(&args(&["some_test", "--", "-p"])), Some("--workspace"));
         assert_eq!(selection(&args(&["-p", "posthaste"])), None);
         assert_eq!(selection(&args(&["--package=posthaste"])), None);
+        assert_eq!(features(&args(&["-p", "posthaste"])), Some("--all-features"));
+        assert_eq!(features(&args(&["--no-default-features"])), None);
     }
 }

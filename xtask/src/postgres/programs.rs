@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::apt;
 use crate::Result;
+use crate::apt;
 use crate::machine::{self, Account};
 
 /// What a private server needs.
@@ -52,10 +52,21 @@ pub(crate) fn distribution() -> Result<PathBuf> {
     if let Some(folder) = env::var_os(OVERRIDE) {
         return overridden(PathBuf::from(folder));
     }
-    match find() {
-        Some(folder) => Ok(folder),
-        None => apt::install(find),
+    if find().is_none() {
+        install()?;
     }
+    find().ok_or_else(|| {
+        "apt-get installed `postgresql`, but its `initdb` and `postgres` are nowhere".to_owned()
+    })
+}
+
+fn install() -> Result<()> {
+    if !apt::may_install() {
+        return Err("there is no PostgreSQL server here; install one (on Debian and Ubuntu: `apt-get install postgresql` \
+                    as root) or set POSTHASTE_TEST_PG_BINDIR to the folder of `initdb` and `postgres`"
+            .to_owned());
+    }
+    apt::install(|| if find().is_some() { Vec::new() } else { vec!["postgresql"] })
 }
 
 fn overridden(folder: PathBuf) -> Result<PathBuf> {

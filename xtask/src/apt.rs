@@ -1,9 +1,9 @@
-//! Installs PostgreSQL from the distribution, without letting the package start a server of its own.
+//! Installs packages of the distribution, without letting them start servers of their own.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::Result;
@@ -16,25 +16,22 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// A package source that cannot be refreshed need not be the one we want, so a failed update is no reason to give up.
 /// Without a terminal of its own, because in a background group dpkg could be stopped when it asks for ours.
 const SCRIPT: &str = "apt-get -qq update; \
-    apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install -y --no-install-recommends postgresql";
+    apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install -y --no-install-recommends \"$@\"";
 
-/// Installs the server programs and returns where `find` sees them.
-pub(super) fn install(find: impl Fn() -> Option<PathBuf>) -> Result<PathBuf> {
-    if !machine::is_root() || machine::folder_with(&["apt-get"]).is_none() {
-        return Err("there is no PostgreSQL server here; install one (on Debian and Ubuntu: `apt-get install postgresql` \
-                    as root) or set POSTHASTE_TEST_PG_BINDIR to the folder of `initdb` and `postgres`"
-            .to_owned());
-    }
+/// Whether packages can be installed by us at all.
+pub(crate) fn may_install() -> bool {
+    machine::is_root() && machine::folder_with(&["apt-get"]).is_some()
+}
+
+/// Installs packages. Which ones is asked again once it is our turn: another run may have installed them meanwhile.
+pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Result<()> {
     let _lock = lock()?;
-    // Another run may have installed it while we waited.
-    if let Some(folder) = find() {
-        return Ok(folder);
+    let packages = missing();
+    if packages.is_empty() {
+        return Ok(());
     }
-    eprintln!("xtask: installing PostgreSQL with apt-get");
-    run_apt_get(forbid_starting()?)?;
-    find().ok_or_else(|| {
-        "apt-get installed `postgresql`, but its `initdb` and `postgres` are nowhere".to_owned()
-    })
+    eprintln!("xtask: installing {} with apt-get", packages.join(", "));
+    run_apt_get(&packages, forbid_starting()?)
 }
 
 /// One installation at a time, because the policy file must stay until the last one is through. Locking the file's
@@ -56,11 +53,12 @@ fn forbid_starting() -> Result<Option<&'static Path>> {
 }
 
 /// An interrupted installation would leave the machine's packages half-configured: once begun, it is let finish.
-fn run_apt_get(policy: Option<&Path>) -> Result<()> {
+fn run_apt_get(packages: &[&str], policy: Option<&Path>) -> Result<()> {
     let mut command = guard::command("sh", Ending::Finish, policy, None);
-    command.args(["-c", SCRIPT]).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::from(io::stderr()));
+    command.args(["-c", SCRIPT, "install"]).args(packages);
+    command.env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::from(io::stderr()));
     match Guarded::start(command)?.wait()? {
         status if status.success() => Ok(()),
-        _ => Err("`apt-get install postgresql` failed; its messages are above".to_owned()),
+        _ => Err(format!("`apt-get install {}` failed; its messages are above", packages.join(" "))),
     }
 }
