@@ -11,6 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 mod failure;
 mod cli;
 mod signals;
+mod registry;
 mod context;
 mod commands;
 

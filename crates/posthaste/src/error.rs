@@ -174,6 +174,14 @@ pub enum InvalidEvent {
         /// What the serializer said.
         reason: String,
     },
+    /// The event does not fit the registry.
+    #[error("{field}: {problem}")]
+    Registry {
+        /// Which field of the event.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A header name or value cannot be carried by every sink.
     #[error("header `{name}`: {problem}")]
     Header {

@@ -8,10 +8,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::claim::Claims;
 use crate::enqueue::{self, Database, Log, Producer};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidEvent, Result};
 use crate::event::{Enqueued, Event, Limits, NewEvent};
 use crate::id::{SchemaName, WorkerName};
 use crate::observe::Bell;
+use crate::registry::Registry;
 use crate::sink::{Handler, IntoOutcome, Receiver, Sink};
 use crate::store::Store;
 use crate::store::admin::AdminStore;
@@ -28,6 +29,7 @@ pub struct Posthaste {
     pub(crate) admin_store: Arc<dyn AdminStore>,
     log: Log,
     limits: Limits,
+    registry: Option<Registry>,
     door: Arc<Doorkeeper>,
     due_bell: Arc<Bell>,
     watching: Arc<Mutex<Weak<DropGuard>>>,
@@ -62,6 +64,7 @@ impl Posthaste {
             admin_store,
             log: Log(database),
             limits: Limits::default(),
+            registry: None,
             door: Arc::new(Doorkeeper::new()),
             due_bell: Arc::default(),
             watching: Arc::default(),
@@ -71,6 +74,13 @@ impl Posthaste {
     /// Changes how large events may be.
     pub fn with_limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.limits);
+        self
+    }
+
+    /// Lets only events be enqueued that fit the registry. Producers that call the SQL function are not checked here:
+    /// put [`Registry::checked`] before the sink.
+    pub fn with_registry(mut self, registry: Registry) -> Self {
+        self.registry = Some(registry);
         self
     }
 
@@ -94,7 +104,7 @@ impl Posthaste {
     /// worth running the transaction again, is [`ErrorKind::Conflict`](crate::ErrorKind::Conflict): a serialisation
     /// failure under REPEATABLE READ, or a deadlock between callers that enqueue the same dedupe keys.
     pub async fn enqueue(&self, connection: &mut impl Producer, event: NewEvent) -> Result<Enqueued> {
-        let enqueued = enqueue::enqueue(&self.log, &self.limits, connection, &[event]).await?;
+        let enqueued = self.enqueue_checked(connection, &[event]).await?;
         enqueued.into_iter().next().ok_or_else(|| crate::Error::Corrupt("enqueue answered nothing".into()))
     }
 
@@ -105,7 +115,18 @@ impl Posthaste {
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Result<Vec<Enqueued>> {
         let events: Vec<NewEvent> = events.into_iter().collect();
-        enqueue::enqueue(&self.log, &self.limits, connection, &events).await
+        self.enqueue_checked(connection, &events).await
+    }
+
+    async fn enqueue_checked(
+        &self,
+        connection: &mut impl Producer,
+        events: &[NewEvent],
+    ) -> Result<Vec<Enqueued>> {
+        if let Some(registry) = &self.registry {
+            events.iter().try_for_each(|event| registry.check_new(event)).map_err(InvalidEvent::from)?;
+        }
+        enqueue::enqueue(&self.log, &self.limits, connection, events).await
     }
 
     /// Wakes the workers of this process. Call it after the commit, never before: a worker that looks too early finds

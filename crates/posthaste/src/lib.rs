@@ -5,6 +5,7 @@
 mod error;
 mod id;
 mod event;
+mod registry;
 mod outcome;
 mod page;
 mod retry;
@@ -14,6 +15,7 @@ mod observe;
 
 // 2 ports: what the flow needs from outside
 mod sink;
+mod checked;
 mod store;
 
 // 3 steps: one verb each; a step never calls another step
@@ -32,6 +34,7 @@ mod handle;
 pub mod admin;
 
 pub use admin::Admin;
+pub use checked::Checked;
 pub use claim::{Claimed, Claims};
 pub use enqueue::Producer;
 pub use error::{Error, ErrorKind, InvalidEvent, Result};
@@ -42,6 +45,7 @@ pub use lease::Attempt;
 pub use observe::Counters;
 pub use outcome::{DeliveryStatus, Outcome, Standing, Step};
 pub use page::Page;
+pub use registry::{Contract, Misfit, Registry};
 pub use retry::RetryPolicy;
 pub use sink::{Handler, IntoOutcome, Sink};
 #[cfg(feature = "sqlite")]

@@ -25,6 +25,7 @@ pub mod enqueue;
 pub mod failures;
 pub mod order;
 pub mod reading;
+pub mod registry;
 pub mod sinks;
 pub mod steps;
 pub mod waking;
@@ -62,6 +63,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Parks every delivery of a subscription that waits, as a worker of an older declaration would.
     async fn park_all(&self, subscription: &str);
+
+    /// Enqueues with a handle of the caller's in a transaction, and commits it whatever the answer was.
+    async fn enqueue_with(&self, posthaste: &Posthaste, events: Vec<NewEvent>) -> Result<Vec<Enqueued>>;
 
     /// Enqueues in one transaction and commits it.
     async fn commit(&self, events: Vec<NewEvent>) -> Vec<Enqueued> {
@@ -142,6 +146,8 @@ macro_rules! store_suite {
             sinks: pages_keep_key_order_through_partial_failures,
             sinks: an_unavailable_sink_that_leaves_the_rest_unmarked_keeps_key_order,
             sinks: a_sink_that_goes_away_after_a_failure_keeps_key_order,
+            registry: a_misfit_is_refused_at_enqueue_and_the_transaction_commits,
+            registry: a_misfit_is_dead_at_delivery_and_the_others_go_on,
             steps: attempts_are_numbered_from_one,
             steps: the_next_worker_goes_on_at_the_step_that_was_reached,
             steps: each_event_of_a_page_has_its_own_step,

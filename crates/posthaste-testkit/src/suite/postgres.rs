@@ -32,6 +32,13 @@ impl Backend for TestDatabase {
         answers
     }
 
+    async fn enqueue_with(&self, posthaste: &Posthaste, events: Vec<NewEvent>) -> Result<Vec<Enqueued>> {
+        let mut tx = self.pool.begin().await.expect("begin");
+        let answer = posthaste.enqueue_many(&mut tx, events).await;
+        tx.commit().await.expect("commit");
+        answer
+    }
+
     async fn roll_back(&self, events: Vec<NewEvent>) -> Vec<Enqueued> {
         let mut tx = self.pool.begin().await.expect("begin");
         let enqueued = self.posthaste.enqueue_many(&mut tx, events).await.expect("enqueue");

@@ -34,6 +34,13 @@ impl Backend for SqliteDatabase {
         answers
     }
 
+    async fn enqueue_with(&self, posthaste: &Posthaste, events: Vec<NewEvent>) -> Result<Vec<Enqueued>> {
+        let mut tx = self.pool.begin_with("begin immediate").await.expect("begin");
+        let answer = posthaste.enqueue_many(&mut tx, events).await;
+        tx.commit().await.expect("commit");
+        answer
+    }
+
     async fn roll_back(&self, events: Vec<NewEvent>) -> Vec<Enqueued> {
         let mut tx = self.pool.begin_with("begin immediate").await.expect("begin");
         let enqueued = self.posthaste.enqueue_many(&mut tx, events).await.expect("enqueue");
