@@ -160,3 +160,66 @@ pub(crate) fn percent_encode(value: &str) -> String {
     }
     encoded
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+
+    use super::*;
+
+    fn event(payload: &str, content_type: &str) -> Event {
+        let new = NewEvent::bytes("orders", payload).content_type(content_type).event_type("order.created");
+        let new = new.aggregate("order", "o-1").header("traceparent", "00-ab-cd-01").header("a", "b");
+        new.stored(7, DateTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn the_binary_form_leaves_the_payload_alone() {
+        let event = event("{ \"n\": 1 }", "application/json");
+        let message = Envelope::default().message(&event).expect("a message");
+        assert_eq!(&message.body[..], b"{ \"n\": 1 }");
+        assert_eq!(message.content_type, "application/json");
+        let attribute =
+            |name: &str| message.attributes.iter().find(|(known, _)| *known == name).map(|(_, v)| v.as_str());
+        assert_eq!(attribute("id"), Some(event.id.to_string().as_str()));
+        assert_eq!(
+            (attribute("type"), attribute("source")),
+            (Some("order.created"), Some("/posthaste/default"))
+        );
+        assert_eq!((attribute("subject"), attribute("partitionkey")), (Some("o-1"), Some("o-1")));
+        assert_eq!(
+            (attribute("traceparent"), attribute("time")),
+            (Some("00-ab-cd-01"), Some("1970-01-01T00:00:00.000000Z"))
+        );
+        assert_eq!(attribute("tenantid"), None);
+        assert!(message.headers.contains(&("a".into(), "b".into())));
+        let named = |name: &str| {
+            name.len() <= 20 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+        };
+        assert!(
+            message.attributes.iter().all(|(name, _)| named(name)),
+            "names as the specification wants them"
+        );
+    }
+
+    #[test]
+    fn the_structured_form_keeps_json_to_the_letter_and_encodes_the_rest() {
+        let body = |event: &Event| Envelope::new(Form::Structured).message(event).expect("a message").body;
+        let json = body(&event("{\"big\":12345678901234567890123}", "application/vnd.shop+json; v=1"));
+        let json = std::str::from_utf8(&json).expect("text");
+        assert!(json.ends_with(",\"data\":{\"big\":12345678901234567890123}}"), "{json}");
+        for (payload, content_type) in [("{\"n\":1}", "text/plain"), ("{broken", "application/json")] {
+            let other: Value = serde_json::from_slice(&body(&event(payload, content_type))).expect("JSON");
+            assert_eq!(other["data_base64"], BASE64_STANDARD.encode(payload));
+            assert_eq!(other["datacontenttype"], content_type);
+        }
+    }
+
+    #[test]
+    #[cfg(any(feature = "nats", feature = "webhook"))]
+    fn values_are_percent_encoded_as_the_bindings_want() {
+        assert_eq!(percent_encode("plain-text~!"), "plain-text~!");
+        assert_eq!(percent_encode("100% \"ä\"\r\n"), "100%25%20%22%C3%A4%22%0D%0A");
+    }
+}

@@ -128,3 +128,53 @@ impl Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+
+    use super::*;
+
+    fn rendered(template: &str, event: NewEvent) -> Result<String, String> {
+        Template::parse(template).expect("a template").render(&event.stored(1, DateTime::UNIX_EPOCH))
+    }
+
+    #[test]
+    fn places_are_filled_in_from_the_event() {
+        let event =
+            || NewEvent::bytes("orders", vec![]).event_type("order.created").key("k").header("Region", "eu");
+        assert_eq!(
+            rendered("shop.{topic}.{event_type}", event()).as_deref(),
+            Ok("shop.orders.order.created")
+        );
+        assert_eq!(rendered("{namespace}/{key}/{header:Region}", event()).as_deref(), Ok("default/k/eu"));
+        assert_eq!(rendered("{{{topic}}}", event()).as_deref(), Ok("{orders}"));
+        assert_eq!(rendered("", event()).as_deref(), Ok(""));
+        let missing = rendered("{aggregate_type}", event());
+        assert_eq!(missing, Err("the address needs aggregate type, and the event has none".into()));
+        assert_eq!(
+            rendered("{header:x}", event()),
+            Err("the address needs the header x, and the event has none".into())
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told_when_the_template_is_read() {
+        for (text, sentence) in [
+            ("{topik}", "there is no place `{topik}`"),
+            ("{topic", "a single brace"),
+            ("topic}", "a single brace"),
+            ("{header:}", "there is no place `{header:}`"),
+        ] {
+            let refused = Template::parse(text).expect_err(text);
+            assert!(refused.starts_with(sentence), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_template_without_places_is_a_literal() {
+        assert_eq!(Template::parse("orders").expect("a template").as_literal(), Some("orders"));
+        assert_eq!(Template::parse("{topic}").expect("a template").as_literal(), None);
+    }
+}

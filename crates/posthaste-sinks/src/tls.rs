@@ -53,3 +53,41 @@ pub(crate) fn is_this_machine(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::problems::Problems;
+    use crate::section::Surroundings;
+
+    fn tls(value: Value, hosts: &[&str]) -> (Tls, usize) {
+        let (problems, surroundings) = (Problems::default(), Surroundings::default());
+        let fields = value.as_object().expect("a table").clone();
+        let tls =
+            Tls::validate(&Section::new("sink", &fields, &problems, &surroundings), hosts.iter().copied());
+        (tls, problems.count())
+    }
+
+    #[test]
+    fn it_is_on_for_other_machines_unless_somebody_says_otherwise() {
+        for (hosts, on) in [
+            (&["localhost"][..], false),
+            (&["127.0.0.9", "[::1]"], false),
+            (&["10.0.0.1"], true),
+            (&["localhost", "b"], true),
+        ] {
+            assert_eq!(tls(json!({}), hosts), (Tls { on, ..Tls::default() }, 0), "{hosts:?}");
+        }
+        assert!(!tls(json!({ "tls": false }), &["broker"]).0.on);
+        assert!(tls(json!({ "tls": true }), &["localhost"]).0.on);
+        assert_eq!(tls(json!({ "tls": "perhaps" }), &["broker"]).1, 1);
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_a_mistake() {
+        let (tls, problems) = tls(json!({ "tls": { "certificate_file": "no/such/file" } }), &["localhost"]);
+        assert_eq!((tls.on, tls.identity, problems), (true, None, 2));
+    }
+}
