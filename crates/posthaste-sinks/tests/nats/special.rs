@@ -1,0 +1,3 @@
+//! What only NATS does.
+
+use super::*;
