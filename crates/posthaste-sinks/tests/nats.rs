@@ -56,6 +56,12 @@ impl Nats {
         jetstream::new(options.connect(self.server.url()).await.expect("connect"))
     }
 
+    /// How many connections there have been, according to the server's log of details.
+    fn connections(&self) -> usize {
+        let log = std::fs::read_to_string(self.server.path("log")).expect("its log");
+        log.lines().filter(|line| line.contains("Client connection created")).count()
+    }
+
     fn settings(&self, subject: &str) -> NatsSettings {
         let mut settings =
             NatsSettings::new([self.server.url()], Template::parse(subject).expect("a template"));

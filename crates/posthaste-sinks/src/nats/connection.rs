@@ -134,3 +134,39 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
 pub(super) fn answer<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e jetstream::Error> {
     std::iter::successors(Some(error), |error| (*error).source()).find_map(|error| error.downcast_ref())
 }
+
+#[cfg(test)]
+mod tests {
+    use async_nats::jetstream::stream::Config;
+    use posthaste_testkit::Gate;
+    use posthaste_testkit::brokers::nats::NatsServer;
+
+    use super::*;
+    use crate::template::Template;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lost_connection_stays_lost_and_sends_nothing_later() {
+        let Ok(server) = NatsServer::start("").await else { return };
+        let gate = Gate::before(server.port()).await;
+        let at =
+            |port: u16| NatsSettings::new([format!("nats://127.0.0.1:{port}")], Template::literal("orders"));
+        let direct = Connection::open(&at(server.port())).await.expect("a connection");
+        let stream = Config { name: "ORDERS".into(), subjects: vec!["orders".into()], ..Config::default() };
+        let mut stream = direct.jetstream.create_stream(stream).await.expect("a stream");
+        let lost = Connection::open(&at(gate.port())).await.expect("a connection");
+        assert!(lost.is_alive());
+        gate.shut().await;
+        while lost.is_alive() {
+            tokio::task::yield_now().await;
+        }
+        // Whether the client takes it or not: it must not arrive.
+        let sent = lost.jetstream.publish("orders", "late".into()).await;
+        gate.open().await;
+        if let Ok(acknowledgement) = sent {
+            assert!(acknowledgement.await.is_err());
+        }
+        let anew = Connection::open(&at(gate.port())).await.expect("a connection");
+        anew.jetstream.publish("orders", "anew".into()).await.expect("sent").await.expect("stored");
+        assert_eq!(stream.info().await.expect("its state").state.messages, 1);
+    }
+}

@@ -9,6 +9,7 @@ use async_nats::jetstream::publish::PublishAck;
 use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste::{Event, EventId, Outcome, Page, Sink};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -171,7 +172,12 @@ impl NatsSink {
                 let found = jetstream.stream_by_subject(subject).await.map(drop);
                 found.map_err(|error| format!("{} (subject {subject})", said(&error)))
             }
-            (None, None) => jetstream.query_account().await.map(drop).map_err(|error| said(&error)),
+            // As plain JSON: the client's type for it does not know older servers.
+            (None, None) => match jetstream.request::<_, _, Value>("INFO", &()).await {
+                Ok(answer) if answer.get("error").is_none() => Ok(()),
+                Ok(answer) => Err(format!("{}: {}", self.describe(), answer["error"]["description"])),
+                Err(error) => Err(said(&error)),
+            },
         }
     }
 }
