@@ -129,23 +129,19 @@ impl NatsSink {
         subject: &str,
         error: &PublishError,
     ) -> Outcome {
-        let failure = failure(error, subject);
-        if matches!(failure, Failure::Away(_)) {
-            self.remember(event.id);
+        let mut failure = failure(error, subject);
+        if error.kind() == PublishErrorKind::StreamNotFound {
+            failure = leaderless(connection, subject).await.unwrap_or(failure);
         }
         if error.kind() == PublishErrorKind::TimedOut {
             self.forget(connection).await;
         }
-        let failure = match (failure, connection.complaint()) {
-            (Failure::Away(reason), Some(complaint)) => {
-                Failure::Away(format!("{reason}; the server said: {complaint}"))
+        if let Failure::Away(reason) = &mut failure {
+            self.remember(event.id);
+            if let Some(complaint) = connection.complaint() {
+                reason.push_str(&format!("; the server said: {complaint}"));
             }
-            (failure, _) => failure,
-        };
-        let failure = match failure {
-            Failure::NoDestination(reason) => leaderless(connection, subject, reason).await,
-            failure => failure,
-        };
+        }
         failure.outcome(self.settings.subject.as_literal().is_some())
     }
 
@@ -182,14 +178,11 @@ impl NatsSink {
     }
 }
 
-/// A stream without a leader looks like none; whoever asks JetStream itself learns the difference.
-async fn leaderless(connection: &Connection, subject: &str, reason: String) -> Failure {
-    match connection.jetstream.stream_by_subject(subject).await {
-        Ok(stream) if reason.contains("no stream takes") => {
-            Failure::Away(format!("NATS: the stream {stream} does not answer for the subject {subject}"))
-        }
-        _ => Failure::NoDestination(reason),
-    }
+/// A stream without a leader looks like none. JetStream itself knows the difference.
+async fn leaderless(connection: &Connection, subject: &str) -> Option<Failure> {
+    let stream = connection.jetstream.stream_by_subject(subject).await.ok()?;
+    let reason = format!("NATS: the stream {stream} does not answer for the subject {subject} at the moment");
+    Some(Failure::Away(reason))
 }
 
 #[async_trait]

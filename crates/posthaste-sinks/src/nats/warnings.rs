@@ -71,16 +71,13 @@ mod tests {
     fn each_risk_has_its_sentence() {
         let minute = Duration::from_secs(60);
         assert!(judge(&safe(), true, minute).is_empty());
-        let risky: [(&str, fn(&mut Config)); 5] = [
-            ("kept in memory", |stream| stream.storage = StorageType::Memory),
-            ("3 replicas", |stream| stream.num_replicas = 1),
-            ("duplicate window", |stream| stream.duplicate_window = Duration::from_secs(1)),
-            ("oldest messages", |stream| stream.discard = DiscardPolicy::Old),
-            ("no_ack", |stream| stream.no_ack = true),
-        ];
-        for (words, change) in risky {
-            let mut stream = safe();
-            change(&mut stream);
+        for (words, stream) in [
+            ("kept in memory", Config { storage: StorageType::Memory, ..safe() }),
+            ("3 replicas", Config { num_replicas: 1, ..safe() }),
+            ("duplicate window", Config { duplicate_window: Duration::from_secs(1), ..safe() }),
+            ("oldest messages", Config { discard: DiscardPolicy::Old, ..safe() }),
+            ("no_ack", Config { no_ack: true, ..safe() }),
+        ] {
             let warnings = judge(&stream, true, minute);
             assert!(matches!(&warnings[..], [one] if one.contains(words)), "{words}: {warnings:?}");
         }

@@ -50,7 +50,10 @@ pub(super) fn explain(error: &RedisError) -> String {
         (_, Some("READONLY")) => "this is a replica; give the address of the primary: ",
         _ => "",
     };
-    format!("{hint}{error}")
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{hint}{code} {detail}"),
+        _ => format!("{hint}{error}"),
+    }
 }
 
 /// Whether the connection may be used again. A late answer to a question that was given up would not disturb, but a

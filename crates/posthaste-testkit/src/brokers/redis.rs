@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::process::{Process, free_port, program, until_listening};
 
@@ -65,6 +68,25 @@ impl RedisServer {
         command.args(["--appendonly", "yes", "--appendfsync", "always", "--save", ""]).args(&self.options);
         *self.process() = Some(Process::start(&mut command, &self.path("log")));
         until_listening(self.port).await;
+        while self.is_loading().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// It listens before it has read its file. Any answer but that will do, also one about a password.
+    async fn is_loading(&self) -> bool {
+        let asked = async {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+            stream.write_all(b"PING\r\n").await?;
+            let mut answer = [0; 8];
+            stream.read_exact(&mut answer[..5]).await.map(|_| answer)
+        };
+        asked.await.map_or(true, |answer: [u8; 8]| answer.starts_with(b"-LOAD"))
+    }
+
+    /// Its process id, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.process().as_ref().map(Process::id)
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
