@@ -6,7 +6,7 @@
 //! | the stream knows this `Nats-Msg-Id` already (`duplicate`) | delivered; on a first attempt with an alarm |
 //! | connection refused, lost or timed out; wrong credentials; no acknowledgement in time; too many unacknowledged | unavailable |
 //! | JetStream is off, starting, without a leader, or out of memory or disk; the stream is full and refuses new messages | unavailable |
-//! | no stream takes the subject, another stream than `stream` does, or the stream is sealed | unavailable if the subject is the same for all events, else retry |
+//! | no stream takes the subject, another one than `stream` does, it is sealed, or publishing there is not allowed | unavailable if the subject is the same for all events, else retry |
 //! | the stream is full for this subject only; an answer that nobody understands | retry |
 //! | payload and headers exceed the server's `max_payload` or the stream's `max_msg_size`; headers above 64 KiB | dead |
 //! | the subject cannot be rendered, or has spaces, wildcards, empty tokens, a leading `$`, or more than 2,048 bytes | dead |

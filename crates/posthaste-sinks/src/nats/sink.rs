@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -130,8 +130,9 @@ impl NatsSink {
         error: &PublishError,
     ) -> Outcome {
         let mut failure = failure(error, subject);
-        if error.kind() == PublishErrorKind::StreamNotFound {
-            failure = leaderless(connection, subject).await.unwrap_or(failure);
+        let everywhere = self.settings.subject.as_literal().is_some();
+        if matches!(error.kind(), PublishErrorKind::StreamNotFound | PublishErrorKind::TimedOut) {
+            failure = second_look(connection, subject, failure).await;
         }
         if error.kind() == PublishErrorKind::TimedOut {
             self.forget(connection).await;
@@ -142,7 +143,7 @@ impl NatsSink {
                 reason.push_str(&format!("; the server said: {complaint}"));
             }
         }
-        failure.outcome(self.settings.subject.as_literal().is_some())
+        failure.outcome(everywhere)
     }
 
     fn unsure(&self) -> MutexGuard<'_, HashSet<EventId>> {
@@ -178,11 +179,24 @@ impl NatsSink {
     }
 }
 
-/// A stream without a leader looks like none. JetStream itself knows the difference.
-async fn leaderless(connection: &Connection, subject: &str) -> Option<Failure> {
-    let stream = connection.jetstream.stream_by_subject(subject).await.ok()?;
-    let reason = format!("NATS: the stream {stream} does not answer for the subject {subject} at the moment");
-    Some(Failure::Away(reason))
+/// A stream without a leader looks like none, and a subject that is forbidden, or that somebody else listens on, looks like
+/// a server that hangs. One bad subject must not stop the others, and an outage must not cost attempts, so it is
+/// worth a question. Without an answer the first impression counts.
+async fn second_look(connection: &Connection, subject: &str, failure: Failure) -> Failure {
+    let forbidden =
+        |words: &String| words.contains("Permissions Violation") && words.contains(&format!("\"{subject}\""));
+    if let Some(complaint) = connection.complaint().filter(forbidden) {
+        return Failure::NoDestination(format!("NATS: {complaint}"));
+    }
+    match connection.jetstream.stream_by_subject(subject).await {
+        Ok(stream) => {
+            Failure::Away(format!("NATS: the stream {stream} does not answer for the subject {subject}"))
+        }
+        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
+            Failure::NoDestination(format!("NATS: no stream takes the subject {subject}; create one for it"))
+        }
+        Err(_) => failure,
+    }
 }
 
 #[async_trait]

@@ -256,11 +256,31 @@ async fn a_forbidden_subject_says_what_the_server_said() {
     let config = "authorization { users: [ { user: posthaste, password: \"s3cret\", permissions: { publish: { deny: [\"secret.>\"] } } } ] }";
     let Ok(server) = NatsServer::start(config).await else { return };
     let bench = Nats { server, read: Mutex::default() };
-    let mut settings = bench.settings("secret.{topic}");
+    for (subject, mark) in [("secret.{topic}", "retry"), ("secret.orders", "unavailable")] {
+        let mut settings = bench.settings(subject);
+        settings.timeout = Duration::from_millis(300);
+        let sink = bench.open(settings, Route::new("s"));
+        let refused = outcome(&sink, event("orders", "a", "x")).await;
+        assert_outcome(&refused, mark, "Permissions Violation for Publish to \"secret.orders\"");
+    }
+}
+
+/// Somebody listens on the subject, but no stream does: the message is taken and nobody acknowledges it.
+#[tokio::test]
+async fn a_listener_is_not_taken_for_a_stream() {
+    let Some(bench) = bench::<Nats>().await else { return };
+    let client = bench.jetstream().await.client();
+    let _silent = client.subscribe("chat").await.expect("subscribed");
+    client.flush().await.expect("flushed");
+    let mut settings = bench.settings("{topic}");
     settings.timeout = Duration::from_millis(300);
     let sink = bench.open(settings, Route::new("s"));
-    let refused = outcome(&sink, event("orders", "a", "x")).await;
-    assert_outcome(&refused, "unavailable", "Permissions Violation for Publish to \"secret.orders\"");
+    assert_outcome(
+        &outcome(&sink, event("chat", "a", "x")).await,
+        "retry",
+        "no stream takes the subject chat",
+    );
+    assert_eq!(outcome(&sink, event("orders", "a", "x")).await, Outcome::Delivered);
 }
 
 #[tokio::test]
