@@ -1,7 +1,9 @@
 //! What every sink here is, beyond delivering pages.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use posthaste::Sink;
+use posthaste::{Settings, Sink};
 
 use crate::envelope::Envelope;
 
@@ -15,12 +17,26 @@ pub struct Route {
     pub in_key_order: bool,
     /// How events become messages.
     pub envelope: Envelope,
+    /// How long after the first time an event may be sent once more: its lease and its longest delay.
+    pub repeats_within: Duration,
 }
 
 impl Route {
     /// A subscription in key order, with CloudEvents in binary form.
     pub fn new(subscription: impl Into<String>) -> Self {
-        Self { subscription: subscription.into(), in_key_order: true, envelope: Envelope::default() }
+        let usual = Settings::default();
+        Self {
+            subscription: subscription.into(),
+            in_key_order: true,
+            envelope: Envelope::default(),
+            repeats_within: usual.lease + usual.max_delay,
+        }
+    }
+
+    /// With the lease and the delays of these settings.
+    pub fn settings(mut self, settings: &Settings) -> Self {
+        self.repeats_within = settings.lease + settings.max_delay;
+        self
     }
 
     /// Without any order among events.

@@ -1,44 +1,26 @@
-//! NATS JetStream.
+//! `nats`: NATS JetStream. An event is delivered when the stream has acknowledged it.
+//!
+//! | what happens | outcome |
+//! |---|---|
+//! | the stream acknowledged the message | delivered |
+//! | the stream knows this `Nats-Msg-Id` already (`duplicate`) | delivered; on a first attempt with an alarm |
+//! | connection refused, lost or timed out; wrong credentials; no acknowledgement in time; too many unacknowledged | unavailable |
+//! | JetStream is off, starting, without a leader, or out of memory or disk; the stream is full and refuses new messages | unavailable |
+//! | no stream takes the subject, another one than `stream` does, it is sealed, or publishing there is not allowed | unavailable if the subject is the same for all events, else retry |
+//! | the stream is full for this subject only; an answer that nobody understands | retry |
+//! | payload and headers exceed the server's `max_payload` or the stream's `max_msg_size`; headers above 64 KiB | dead |
+//! | the subject cannot be rendered, or has spaces, wildcards, empty tokens, a leading `$`, or more than 2,048 bytes | dead |
+//!
+//! One connection lives once: the client library would keep what it had not sent yet over a reconnect and send it later,
+//! behind our back, perhaps after another relay has delivered the event and its followers. So a lost connection is
+//! thrown away with everything in it, and the next page opens another one.
 
-use async_trait::async_trait;
-use posthaste::{Outcome, Page, Sink};
+mod connection;
+mod errors;
+mod message;
+mod settings;
+mod sink;
+mod warnings;
 
-use crate::endpoint::{Endpoint, Route};
-use crate::section::Section;
-
-/// What was configured, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NatsSettings {}
-
-impl NatsSettings {
-    /// Reads the sink's table.
-    pub fn validate(section: &Section<'_>) -> Option<Self> {
-        section.problem("type", "is not there yet");
-        None
-    }
-}
-
-/// The sink.
-#[derive(Debug)]
-pub struct NatsSink {}
-
-impl NatsSink {
-    /// Opens it without waiting for its server; the error is a sentence.
-    pub fn new(_settings: NatsSettings, _route: Route) -> Result<Self, String> {
-        Err("not there yet".to_owned())
-    }
-}
-
-#[async_trait]
-impl Sink for NatsSink {
-    async fn deliver(&self, page: &mut Page) {
-        page.mark_rest(&Outcome::unavailable("not there yet"));
-    }
-}
-
-#[async_trait]
-impl Endpoint for NatsSink {
-    fn describe(&self) -> String {
-        "nats".to_owned()
-    }
-}
+pub use settings::{NatsLogin, NatsSettings};
+pub use sink::NatsSink;

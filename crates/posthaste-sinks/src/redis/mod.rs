@@ -1,44 +1,29 @@
-//! Redis Streams.
+//! `redis`: Redis Streams. An event is delivered when XADD has answered with the id of its entry.
+//!
+//! | what happens | outcome |
+//! |---|---|
+//! | XADD answers with an id | delivered |
+//! | connection refused, lost or timed out, also when only the answer is lost (the event may then come twice) | unavailable |
+//! | wrong credentials or not allowed: `NOAUTH`, `WRONGPASS`, `NOPERM` | unavailable |
+//! | no memory, no disk, too few replicas: `OOM`, `MISCONF`, `NOREPLICAS` | unavailable |
+//! | starting, a replica, busy, or part of a cluster: `LOADING`, `READONLY`, `MASTERDOWN`, `BUSY`, `CLUSTERDOWN`, `TRYAGAIN`, `MOVED`, `ASK`, `CROSSSLOT` | unavailable |
+//! | the stream's name belongs to something else: `WRONGTYPE` | unavailable if the stream is the same for all events, else retry |
+//! | any other answer to one event | retry |
+//! | a field is longer than `proto-max-bulk-len`; more than 3,000 headers | dead |
+//! | the stream's name cannot be rendered or is empty | dead |
+//!
+//! A pipeline does not stop at an error: Redis would refuse one event for lack of memory and take the next one of the
+//! same key a moment later. MULTI does not help either, because a command that fails within it does not keep the others
+//! from being executed. So a page goes as a script that adds event by event and, after a refused one, leaves out the
+//! rest of its key. It is one round trip as well.
 
-use async_trait::async_trait;
-use posthaste::{Outcome, Page, Sink};
+mod connection;
+mod errors;
+mod fields;
+mod script;
+mod settings;
+mod sink;
+mod warnings;
 
-use crate::endpoint::{Endpoint, Route};
-use crate::section::Section;
-
-/// What was configured, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RedisSettings {}
-
-impl RedisSettings {
-    /// Reads the sink's table.
-    pub fn validate(section: &Section<'_>) -> Option<Self> {
-        section.problem("type", "is not there yet");
-        None
-    }
-}
-
-/// The sink.
-#[derive(Debug)]
-pub struct RedisSink {}
-
-impl RedisSink {
-    /// Opens it without waiting for its server; the error is a sentence.
-    pub fn new(_settings: RedisSettings, _route: Route) -> Result<Self, String> {
-        Err("not there yet".to_owned())
-    }
-}
-
-#[async_trait]
-impl Sink for RedisSink {
-    async fn deliver(&self, page: &mut Page) {
-        page.mark_rest(&Outcome::unavailable("not there yet"));
-    }
-}
-
-#[async_trait]
-impl Endpoint for RedisSink {
-    fn describe(&self) -> String {
-        "redis".to_owned()
-    }
-}
+pub use settings::{RedisMaxLength, RedisSettings};
+pub use sink::RedisSink;

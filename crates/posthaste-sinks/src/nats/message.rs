@@ -1,0 +1,138 @@
+//! An event as a message: its subject and its headers.
+
+use async_nats::{HeaderMap, HeaderName, header};
+use bytes::Bytes;
+use posthaste::Event;
+
+use crate::endpoint::Route;
+use crate::envelope::{Form, percent_encode};
+use crate::template::Template;
+
+/// Far above any sensible subject, and below what the server closes the connection for (4,096 with all around it).
+const LONGEST_SUBJECT: usize = 2048;
+
+/// Whether a message can be published on this subject; the error is a sentence.
+pub(super) fn check_subject(subject: &str) -> Result<(), String> {
+    let bad = |what: &str| Err(format!("`{}` is no subject for messages: {what}", shown(subject)));
+    if subject.len() > LONGEST_SUBJECT {
+        return bad(&format!("it has {} bytes, and {LONGEST_SUBJECT} are allowed", subject.len()));
+    }
+    if subject.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return bad("it contains white space");
+    }
+    if subject.contains(['*', '>']) {
+        return bad("it contains a wildcard (* or >)");
+    }
+    if subject.split('.').any(str::is_empty) {
+        return bad("there is nothing before, after or between two dots");
+    }
+    if subject.starts_with('$') {
+        return bad("subjects with a leading $ belong to the server");
+    }
+    Ok(())
+}
+
+fn shown(subject: &str) -> String {
+    subject.chars().take(120).collect()
+}
+
+/// The subject of this event.
+pub(super) fn subject(template: &Template, event: &Event) -> Result<String, String> {
+    let subject = template.render(event)?;
+    check_subject(&subject).map(|()| subject)
+}
+
+/// The headers and the body for this event.
+pub(super) fn message(
+    route: &Route,
+    stream: Option<&str>,
+    event: &Event,
+) -> Result<(HeaderMap, Bytes), String> {
+    let message = route.envelope.message(event)?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in message.headers.iter().filter(|(name, _)| !is_reserved(name)) {
+        let unfit = |_| format!("NATS cannot carry a header with the name `{name}`");
+        headers.insert(name.parse::<HeaderName>().map_err(unfit)?, producers_value(name, value));
+    }
+    for (name, value) in &message.attributes {
+        headers.insert(format!("ce-{name}"), percent_encode(value));
+    }
+    match route.envelope.form() {
+        Form::Binary => headers.insert("ce-datacontenttype", percent_encode(&message.content_type)),
+        Form::Structured => headers.insert("Content-Type", message.content_type),
+    }
+    headers.insert(header::NATS_MESSAGE_ID, event.id.to_string());
+    if let Some(stream) = stream {
+        headers.insert(header::NATS_EXPECTED_STREAM, stream);
+    }
+    Ok((headers, message.body))
+}
+
+/// `nats-` headers are commands: one of them empties a stream.
+fn is_reserved(name: &str) -> bool {
+    name.starts_with("ce-") || name.starts_with("nats-") || name == "content-type"
+}
+
+/// Encoded like attributes, except trace context: its readers expect it as it is, and baggage has its own encoding.
+fn producers_value(name: &str, value: &str) -> String {
+    let trace = matches!(name, "traceparent" | "tracestate" | "baggage");
+    match trace && value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
+        true => value.to_owned(),
+        false => percent_encode(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+
+    use super::*;
+    use crate::envelope::Envelope;
+
+    fn headers(route: &Route, event: NewEvent) -> HeaderMap {
+        message(route, None, &event.stored(1, DateTime::UNIX_EPOCH)).expect("a message").0
+    }
+
+    #[test]
+    fn a_subject_has_no_spaces_wildcards_or_empty_tokens() {
+        for good in ["a", "a.b-c_d", "größe.x"] {
+            assert_eq!(check_subject(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["", ".", "a.", ".a", "a..b", "a b", "a\tb", "a\r\nPUB", "a.*", "a.>", "$JS.API.STREAM.PURGE.X"]
+        {
+            assert!(check_subject(bad).is_err(), "{bad}");
+        }
+        assert!(check_subject(&"x".repeat(2049)).is_err());
+    }
+
+    #[test]
+    fn producers_cannot_give_commands_or_forge_attributes() {
+        let event = NewEvent::bytes("orders", "x").header("Nats-Rollup", "all").header("ce-id", "forged");
+        let event = event.header("content-type", "text/evil").header("x-ok", "ja, schön");
+        let headers = headers(&Route::new("s"), event);
+        assert_eq!(headers.get("x-ok").map(|value| value.as_str()), Some("ja,%20sch%C3%B6n"));
+        assert!(headers.get("nats-rollup").is_none() && headers.get("content-type").is_none());
+        let id = headers.get("Nats-Msg-Id").map(ToString::to_string);
+        assert_eq!(headers.get("ce-id").map(ToString::to_string), id);
+    }
+
+    #[test]
+    fn trace_context_travels_as_it_is() {
+        let event = NewEvent::bytes("orders", "x").header("baggage", "a=b%20c").header("tracestate", "k=v w");
+        let headers = headers(&Route::new("s"), event);
+        assert_eq!(headers.get("baggage").map(|value| value.as_str()), Some("a=b%20c"));
+        assert_eq!(headers.get("tracestate").map(|value| value.as_str()), Some("k=v w"));
+        assert_eq!(headers.get("ce-tracestate").map(|value| value.as_str()), Some("k=v%20w"));
+    }
+
+    #[test]
+    fn the_structured_form_says_so() {
+        let route = Route::new("s").envelope(Envelope::new(Form::Structured));
+        let headers = headers(&route, NewEvent::bytes("orders", "x"));
+        let content_type = headers.get("Content-Type").map(|value| value.as_str());
+        assert_eq!(content_type, Some("application/cloudevents+json; charset=UTF-8"));
+        assert!(headers.get("ce-id").is_none() && headers.get("ce-datacontenttype").is_none());
+    }
+}

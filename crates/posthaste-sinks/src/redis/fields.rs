@@ -1,0 +1,109 @@
+//! An event as an entry of a stream.
+
+use posthaste::Event;
+
+use super::settings::RedisSettings;
+use crate::endpoint::Route;
+
+/// Lua hands over at most about 8,000 words at once.
+const MOST_HEADERS: usize = 3000;
+
+/// One event as the script takes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) stream: String,
+    /// What stands in XADD behind the key: the limit, `*`, fields and values.
+    pub(super) words: Vec<Vec<u8>>,
+}
+
+impl Entry {
+    /// The entry of an event; the error says why there can be none.
+    pub(super) fn new(settings: &RedisSettings, route: &Route, event: &Event) -> Result<Self, String> {
+        let stream = settings.stream.render(event)?;
+        if stream.is_empty() {
+            return Err("the name of the stream is empty".to_owned());
+        }
+        let mut entry = Self { stream, words: Vec::new() };
+        if let Some(limit) = settings.max_length {
+            let how = if limit.exact { "=" } else { "~" };
+            entry.words.extend(["MAXLEN", how, &limit.entries.to_string()].map(|word| word.into()));
+        }
+        entry.words.push("*".into());
+        entry.add_fields(route, event)?;
+        Ok(entry)
+    }
+
+    /// No field of ours can be mistaken for a producer's header, because each kind has its prefix.
+    fn add_fields(&mut self, route: &Route, event: &Event) -> Result<(), String> {
+        let message = route.envelope.message(event)?;
+        if message.headers.len() > MOST_HEADERS {
+            return Err(format!("{} headers, and {MOST_HEADERS} can be carried", message.headers.len()));
+        }
+        self.add("id", event.id.to_string());
+        if let Some(key) = &event.key {
+            self.add("key", key.as_str());
+        }
+        for (name, value) in &message.attributes {
+            self.add(&format!("ce_{name}"), value.as_str());
+        }
+        for (name, value) in &message.headers {
+            self.add(&format!("h_{name}"), value.as_str());
+        }
+        self.add("content-type", message.content_type);
+        self.add("data", message.body);
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, value: impl Into<Vec<u8>>) {
+        self.words.push(name.into());
+        self.words.push(value.into());
+    }
+
+    /// Bytes on their way.
+    pub(super) fn size(&self) -> usize {
+        self.words.iter().map(|word| word.len() + 16).sum::<usize>() + self.stream.len() + 64
+    }
+
+    /// The server closes the connection over a word that is too long, so nobody may send it.
+    pub(super) fn check_size(&self, longest: usize) -> Result<(), String> {
+        match self.words.iter().map(Vec::len).max().filter(|length| *length > longest) {
+            Some(length) => Err(format!(
+                "a field of {length} bytes, and the server takes {longest} (its proto-max-bulk-len)"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+
+    use super::*;
+    use crate::envelope::{Envelope, Form};
+    use crate::redis::RedisMaxLength;
+    use crate::template::Template;
+
+    fn words(settings: &RedisSettings, route: &Route) -> Vec<String> {
+        let event = NewEvent::bytes("orders", "x").key("k").header("a", "b").header("data", "forged");
+        let event = event.stored(1, DateTime::UNIX_EPOCH);
+        let entry = Entry::new(settings, route, &event).expect("an entry");
+        entry.words.into_iter().map(|word| String::from_utf8(word).expect("text")).collect()
+    }
+
+    #[test]
+    fn fields_have_prefixes_and_the_limit_stands_first() {
+        let mut settings = RedisSettings::new("localhost", 1, Template::literal("orders"));
+        let binary = words(&settings, &Route::new("s"));
+        assert_eq!((binary[0].as_str(), binary[1].as_str()), ("*", "id"));
+        assert!(binary.windows(2).any(|pair| pair == ["h_data", "forged"]));
+        assert!(binary.windows(2).any(|pair| pair == ["ce_partitionkey", "k"]));
+        assert_eq!(binary[binary.len() - 2..], ["data", "x"]);
+        settings.max_length = Some(RedisMaxLength { entries: 10, exact: false });
+        let structured = words(&settings, &Route::new("s").envelope(Envelope::new(Form::Structured)));
+        assert_eq!(structured[..4], ["MAXLEN", "~", "10", "*"]);
+        assert!(structured.windows(2).any(|pair| pair == ["key", "k"]));
+        assert!(!structured.iter().any(|word| word.starts_with("ce_")));
+    }
+}

@@ -1,0 +1,5 @@
+//! Brokers of one's own: started in a temporary folder on this machine, ended with the test. No client libraries here.
+
+pub mod certificate;
+pub mod nats;
+pub mod redis;
