@@ -1,6 +1,7 @@
 //! The `posthaste` command: reads the command line, runs one command, turns its end into an exit code.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -16,12 +17,18 @@ mod commands;
 use cli::{Cli, Command};
 use failure::Failure;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+/// How long the end waits for writes that hang, in a pipe nobody reads or on a disk that is gone.
+const HANGING: Duration = Duration::from_millis(200);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::while_doing("start")(error).report(),
+    };
+    let done = runtime.block_on(run(cli));
+    runtime.shutdown_timeout(HANGING);
+    done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 
 async fn run(cli: Cli) -> Result<(), Failure> {

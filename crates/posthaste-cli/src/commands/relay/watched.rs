@@ -77,15 +77,14 @@ impl Watched {
     /// Asks the sink at the start, and again as long as it is away; says what an operator should know of it.
     pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
         let watching = async {
-            self.ask().await;
-            if self.away().is_none() {
+            if self.ask().await.is_ok() {
                 self.warn().await;
             }
             loop {
                 self.went_away.notified().await;
                 while self.found_away_by(FoundBy::Check) {
                     tokio::time::sleep(ASK_AGAIN).await;
-                    self.ask().await;
+                    drop(self.ask().await);
                 }
             }
         };
@@ -95,9 +94,12 @@ impl Watched {
         }
     }
 
-    async fn ask(&self) {
+    /// Within a time of its own: who asks may give up sooner and would take the news along.
+    async fn ask(&self) -> Result<(), String> {
         let answer = tokio::time::timeout(CHECK_WITHIN, self.endpoint.check()).await;
-        self.heard(answer.unwrap_or_else(|_| Err(format!("no answer within {} s", CHECK_WITHIN.as_secs()))));
+        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", CHECK_WITHIN.as_secs())));
+        self.heard(answer.clone());
+        answer
     }
 
     async fn warn(&self) {
@@ -152,8 +154,6 @@ impl Sink for Watched {
     }
 
     async fn check(&self) -> Result<(), String> {
-        let answer = self.endpoint.check().await;
-        self.heard(answer.clone());
-        answer
+        self.ask().await
     }
 }

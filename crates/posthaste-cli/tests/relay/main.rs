@@ -1,0 +1,12 @@
+//! The built binary as an operator meets it: its configuration, its checks, and the relay on real databases.
+
+mod support;
+mod log;
+
+mod config;
+mod setup;
+mod database;
+mod delivering;
+mod reloading;
+mod health;
+mod sharing;
