@@ -7,21 +7,21 @@ use sqlx::{PgPool, SqlitePool};
 
 use crate::support::Folder;
 
-pub struct Log {
-    pub name: String,
-    pub url: String,
-    pub posthaste: Posthaste,
-    pub pool: Pool,
+pub(crate) struct Log {
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) posthaste: Posthaste,
+    pub(crate) pool: Pool,
 }
 
-pub enum Pool {
+pub(crate) enum Pool {
     Postgres(PgPool),
     Sqlite(SqlitePool),
 }
 
 impl Log {
     /// SQLite in this folder.
-    pub async fn sqlite(folder: &Folder) -> Self {
+    pub(crate) async fn sqlite(folder: &Folder) -> Self {
         let path = folder.path("shop.db");
         let pool = SqlitePool::connect_with(posthaste::sqlite_options(&path)).await.expect("open the file");
         let posthaste = Posthaste::sqlite(pool.clone());
@@ -30,7 +30,7 @@ impl Log {
         Self { name: "sqlite".to_owned(), url, posthaste, pool: Pool::Sqlite(pool) }
     }
 
-    pub async fn postgres(server: &Server) -> Self {
+    pub(crate) async fn postgres(server: &Server) -> Self {
         let database = TestDatabase::on(server).await;
         let url = url_of(server, &database);
         Self {
@@ -42,7 +42,7 @@ impl Log {
     }
 
     /// Enqueues so many events of the topic, numbered within their keys, in transactions of a hundred.
-    pub async fn enqueue(&self, topic: &str, from: usize, to: usize, keys: usize) {
+    pub(crate) async fn enqueue(&self, topic: &str, from: usize, to: usize, keys: usize) {
         let events: Vec<NewEvent> = (from..to).map(|number| event(topic, number, keys)).collect();
         for part in events.chunks(100) {
             let part = part.to_vec();
@@ -64,7 +64,7 @@ impl Log {
         }
     }
 
-    pub async fn execute(&self, statement: &'static str) {
+    pub(crate) async fn execute(&self, statement: &'static str) {
         match &self.pool {
             Pool::Postgres(pool) => drop(sqlx::raw_sql(statement).execute(pool).await.expect("execute")),
             Pool::Sqlite(pool) => drop(sqlx::raw_sql(statement).execute(pool).await.expect("execute")),
@@ -72,7 +72,7 @@ impl Log {
     }
 }
 
-pub fn url_of(server: &Server, database: &TestDatabase) -> String {
+pub(crate) fn url_of(server: &Server, database: &TestDatabase) -> String {
     let (address, _) = server.url.rsplit_once('/').expect("a database in the URL");
     format!("{address}/{}", database.options.get_database().expect("a name"))
 }
@@ -83,7 +83,7 @@ fn event(topic: &str, number: usize, keys: usize) -> NewEvent {
 }
 
 /// One log of each kind.
-pub async fn all(folder: &Folder) -> Vec<Log> {
+pub(crate) async fn all(folder: &Folder) -> Vec<Log> {
     let mut logs = vec![Log::sqlite(folder).await];
     for server in servers() {
         logs.push(Log::postgres(&server).await);
@@ -92,12 +92,12 @@ pub async fn all(folder: &Folder) -> Vec<Log> {
 }
 
 /// What a `file` sink got: the numbers, in order of arrival.
-pub fn numbers(lines: &[serde_json::Value]) -> Vec<u64> {
+pub(crate) fn numbers(lines: &[serde_json::Value]) -> Vec<u64> {
     lines.iter().map(|line| line["payload"]["number"].as_u64().expect("a number")).collect()
 }
 
 /// Panics unless the first arrivals of each key are in order.
-pub fn assert_in_order_per_key(numbers: &[u64], keys: u64) {
+pub(crate) fn assert_in_order_per_key(numbers: &[u64], keys: u64) {
     let mut latest = std::collections::HashMap::new();
     let mut seen = std::collections::HashSet::new();
     for number in numbers.iter().filter(|number| seen.insert(**number)) {

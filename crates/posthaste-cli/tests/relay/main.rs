@@ -3,6 +3,7 @@
 mod support;
 mod log;
 
+mod mistakes;
 mod config;
 mod setup;
 mod database;

@@ -4,71 +4,72 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Long enough for any machine; a test that meets it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A folder that goes away with its test.
-pub struct Folder {
+pub(crate) struct Folder {
     folder: tempfile::TempDir,
 }
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
-    pub fn with(config: &str) -> Self {
+    pub(crate) fn with(config: &str) -> Self {
         let folder = Self::new();
         folder.write("posthaste.toml", config);
         folder
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         std::fs::write(self.path(name), content).expect("a file is written");
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
     /// The command, with nothing of this process' environment.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         command.args(arguments).current_dir(self.folder.path()).env_clear().stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         Ended::of(self.command(arguments).output().expect("the binary runs"))
     }
 
-    pub fn relay(&self, arguments: &[&str]) -> Relay {
+    pub(crate) fn relay(&self, arguments: &[&str]) -> Relay {
         Relay::start(self.command(&[&["relay"], arguments].concat()))
     }
 }
 
 /// What a command left behind.
 #[derive(Debug)]
-pub struct Ended {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ended {
-    pub fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("the output is UTF-8");
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 }
@@ -80,32 +81,33 @@ struct Heard {
 }
 
 /// A running relay, whose words on stderr are collected.
-pub struct Relay {
+pub(crate) struct Relay {
     child: Child,
     heard: Arc<Heard>,
+    listening: Option<JoinHandle<()>>,
 }
 
 impl Relay {
-    pub fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the binary runs");
         let (heard, stderr) = (Arc::new(Heard::default()), child.stderr.take().expect("a pipe"));
-        let listening = heard.clone();
-        std::thread::spawn(move || {
+        let notes = heard.clone();
+        let listening = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                listening.lines.lock().expect("no panic").push(line);
-                listening.news.notify_all();
+                notes.lines.lock().expect("no panic").push(line);
+                notes.news.notify_all();
             }
         });
-        Self { child, heard }
+        Self { child, heard, listening: Some(listening) }
     }
 
     /// All it said so far.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         self.heard.lines.lock().expect("no panic").join("\n")
     }
 
     /// Waits until it has said this so many times; returns the last such line.
-    pub fn says_times(&self, words: &str, times: usize) -> String {
+    pub(crate) fn says_times(&self, words: &str, times: usize) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut lines = self.heard.lines.lock().expect("no panic");
         loop {
@@ -119,26 +121,28 @@ impl Relay {
         }
     }
 
-    pub fn says(&self, words: &str) -> String {
+    pub(crate) fn says(&self, words: &str) -> String {
         self.says_times(words, 1)
     }
 
     /// The address behind `http://` in the line about health.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         let line = self.says("/readyz");
         let (_, rest) = line.split_once("http://").expect("an address");
         rest.split('/').next().expect("an address").to_owned()
     }
 
-    pub fn send(&self, signal: rustix::process::Signal) {
+    pub(crate) fn send(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("the process is there");
     }
 
-    pub fn ends(&mut self) -> ExitStatus {
+    pub(crate) fn ends(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                // Its last words may still be on their way.
+                self.listening.take().map(JoinHandle::join);
                 return status;
             }
             assert!(Instant::now() < deadline, "it did not end:\n{}", self.words());
@@ -147,7 +151,7 @@ impl Relay {
     }
 
     /// SIGTERM, and the end.
-    pub fn stop(mut self) -> (Option<i32>, String) {
+    pub(crate) fn stop(mut self) -> (Option<i32>, String) {
         self.send(rustix::process::Signal::TERM);
         let code = self.ends().code();
         (code, self.words())
@@ -162,7 +166,7 @@ impl Drop for Relay {
 }
 
 /// Waits until something is so.
-pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look().await {
@@ -174,7 +178,7 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
 }
 
 /// The lines of a file that a `file` sink wrote.
-pub fn lines(path: &Path) -> Vec<serde_json::Value> {
+pub(crate) fn lines(path: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
 }
