@@ -7,13 +7,22 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
+mod relay;
+mod setup;
+
+pub(crate) use relay::RelayOptions;
+pub(crate) use setup::{CheckOptions, InitOptions, MigrateOptions, VersionOptions};
+
 /// Posthaste, a transactional outbox: write your rows and an event in one transaction;
 /// every subscription gets the event, at least once, in order per key.
 #[derive(Debug, Parser)]
 #[command(name = "posthaste", version, verbatim_doc_comment)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
-    after_help = "Example:\n  posthaste dev                    see it work, with nothing to install\n  \
+    after_help = "Examples:\n  posthaste dev                    see it work, with nothing to install\n  \
+                        posthaste init                   write a configuration file with comments\n  \
+                        posthaste check                  is everything right: file, database, sinks?\n  \
+                        posthaste relay                  deliver, until Ctrl-C or SIGTERM\n  \
                         posthaste dev --help             what a command can do"
 )]
 pub(crate) struct Cli {
@@ -29,6 +38,9 @@ pub(crate) struct GlobalOptions {
     /// The configuration file; otherwise posthaste.toml in this folder, if there is one
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// The database, instead of the one configured: postgres://user@host/name or sqlite:FILE
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) database: Option<String>,
     /// Print JSON instead of words, for scripts
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -36,7 +48,12 @@ pub(crate) struct GlobalOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Relay(RelayOptions),
     Dev(DevOptions),
+    Init(InitOptions),
+    Check(CheckOptions),
+    Migrate(MigrateOptions),
+    Version(VersionOptions),
 }
 
 /// Run a sample application and three subscriptions on SQLite, and show live what happens
@@ -54,8 +71,9 @@ pub(crate) enum Command {
 )]
 pub(crate) struct DevOptions {
     /// Keep the data in this SQLite file; otherwise a temporary one is made, and removed at the end
+    // Stands in for the option of the same name that all commands have, so it must be of the same type.
     #[arg(long, value_name = "PATH")]
-    pub(crate) database: Option<PathBuf>,
+    pub(crate) database: Option<String>,
     /// Stop by itself after this many seconds, for scripts
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: Option<u64>,

@@ -1,19 +1,13 @@
 //! What a command works on: the log that the configuration names.
 
 use posthaste::Posthaste;
-use sqlx::{PgPool, SqlitePool};
 
 use crate::cli::GlobalOptions;
+use crate::config::{self, Config};
+use crate::database::Database;
 use crate::failure::Failure;
 
-/// The database of a command.
-#[derive(Debug, Clone)]
-pub(crate) enum Pool {
-    /// PostgreSQL.
-    Postgres(PgPool),
-    /// SQLite.
-    Sqlite(SqlitePool),
-}
+pub(crate) use crate::database::Pool;
 
 /// An opened log.
 #[derive(Debug, Clone)]
@@ -22,24 +16,21 @@ pub(crate) struct Context {
     pub(crate) pool: Pool,
     /// Print JSON instead of words.
     pub(crate) json: bool,
+    /// Everything that was configured.
+    pub(crate) config: Config,
+    pub(crate) database: Database,
 }
 
 impl Context {
-    /// Connects to the database that `DATABASE_URL` names.
+    /// Connects to the database of the configuration. Subscriptions need not be configured, nor the tables be there.
     pub(crate) async fn open(global: &GlobalOptions) -> Result<Self, Failure> {
-        let url = std::env::var("DATABASE_URL").map_err(|_| Failure::sentence("DATABASE_URL is not set"))?;
-        let failure = Failure::while_doing("connect to the database");
-        let (posthaste, pool) = match url.strip_prefix("sqlite:") {
-            Some(path) => {
-                let pool =
-                    SqlitePool::connect_with(posthaste::sqlite_options(path)).await.map_err(failure)?;
-                (Posthaste::sqlite(pool.clone()), Pool::Sqlite(pool))
-            }
-            None => {
-                let pool = PgPool::connect(&url).await.map_err(failure)?;
-                (Posthaste::postgres(pool.clone()), Pool::Postgres(pool))
-            }
-        };
-        Ok(Self { posthaste, pool, json: global.json })
+        let config = config::load(&config::sources(global, Vec::new()))?;
+        let database = Database::prepare(&config.database)?;
+        database.connect().await?;
+        if let Some(warning) = database.warning() {
+            eprintln!("posthaste: {warning}");
+        }
+        let (posthaste, pool) = (database.posthaste.clone(), database.pool.clone());
+        Ok(Self { posthaste, pool, json: global.json, config, database })
     }
 }

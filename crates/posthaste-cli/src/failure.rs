@@ -2,13 +2,44 @@
 
 use std::fmt::Display;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use posthaste_sinks::Problem;
+
+/// The exit codes, all of them. What lies above 64 follows sysexits.h, what lies above 128 the shell's custom.
+///
+/// | code | meaning |
+/// |---|---|
+/// | 0 | done |
+/// | 1 | could not be done, and the sentence on stderr says why |
+/// | 2 | the command line was not understood (clap's own) |
+/// | 4 | `check` found something that works against delivery |
+/// | 69 | the database or another server is away; the same command may succeed later |
+/// | 77 | the database refuses: wrong password, missing privilege |
+/// | 78 | the configuration has mistakes, or the database is not prepared (no tables, wrong version, a replica) |
+/// | 130 | ended by a second signal |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Failed = 1,
+    CheckFailed = 4,
+    Unavailable = 69,
+    Permission = 77,
+    Configuration = 78,
+    Interrupted = 130,
+}
 
 /// The end of a command that did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Something is wrong, and this sentence says what.
     Sentence(String),
+    /// The same with an exit code that scripts can act on.
+    Coded(Code, String),
+    /// Everything that is wrong with a configuration, and the file it is in.
+    Mistakes(Option<PathBuf>, Vec<Problem>),
+    /// All was said already.
+    Said(Code),
     /// Whoever read the output has gone, as in `posthaste dev | head`. Nobody is left to complain to.
     OutputClosed,
     /// The second Ctrl-C.
@@ -20,22 +51,51 @@ impl Failure {
         Self::Sentence(text.into())
     }
 
+    pub(crate) fn configuration(text: impl Into<String>) -> Self {
+        Self::Coded(Code::Configuration, text.into())
+    }
+
     /// For `map_err`: what was being done, and what the other side said.
     pub(crate) fn while_doing<E: Display>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Sentence(format!("could not {doing}: {error}"))
     }
 
-    /// Says it on stderr; the exit code is the shell's custom: 130 after an interrupt, 1 for the rest.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn code(&self) -> Option<Code> {
         match self {
-            Self::OutputClosed => ExitCode::SUCCESS,
-            Self::Interrupted => ExitCode::from(130),
-            Self::Sentence(text) => {
-                eprintln!("posthaste: {text}");
-                ExitCode::FAILURE
-            }
+            Self::Sentence(_) => Some(Code::Failed),
+            Self::Coded(code, _) | Self::Said(code) => Some(*code),
+            Self::Mistakes(..) => Some(Code::Configuration),
+            Self::OutputClosed => None,
+            Self::Interrupted => Some(Code::Interrupted),
         }
     }
+
+    /// What there is to say, line by line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Sentence(text) | Self::Coded(_, text) => vec![text.clone()],
+            Self::Mistakes(file, problems) => mistakes(file.as_ref(), problems),
+            Self::Said(_) | Self::OutputClosed | Self::Interrupted => Vec::new(),
+        }
+    }
+
+    /// Says it on stderr; the exit code is for scripts.
+    pub(crate) fn report(&self) -> ExitCode {
+        for line in self.lines() {
+            eprintln!("posthaste: {line}");
+        }
+        self.code().map_or(ExitCode::SUCCESS, |code| ExitCode::from(code as u8))
+    }
+}
+
+fn mistakes(file: Option<&PathBuf>, problems: &[Problem]) -> Vec<String> {
+    let place = file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string());
+    let count = match problems.len() {
+        1 => "a mistake".to_owned(),
+        n => format!("{n} mistakes"),
+    };
+    let first = format!("{place} has {count}:");
+    std::iter::once(first).chain(problems.iter().map(|problem| format!("  {problem}"))).collect()
 }
 
 impl From<std::io::Error> for Failure {

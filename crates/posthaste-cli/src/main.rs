@@ -1,45 +1,48 @@
 //! The `posthaste` command: reads the command line, runs one command, turns its end into an exit code.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
-use tracing_subscriber::Layer;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 mod failure;
 mod cli;
 mod signals;
 mod registry;
+mod config;
+mod logs;
+mod database;
 mod context;
 mod commands;
 
 use cli::{Cli, Command};
 use failure::Failure;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+/// How long the end waits for writes that hang, in a pipe nobody reads or on a disk that is gone.
+const HANGING: Duration = Duration::from_millis(200);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::while_doing("start")(error).report(),
+    };
+    let done = runtime.block_on(run(cli));
+    runtime.shutdown_timeout(HANGING);
+    done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 
 async fn run(cli: Cli) -> Result<(), Failure> {
-    write_logs()?;
-    match cli.command {
-        Command::Dev(options) => commands::dev::run(options).await,
+    let Cli { global, command } = cli;
+    if !matches!(command, Command::Relay(_)) {
+        logs::on_demand()?;
     }
-}
-
-/// Logs go to stderr, and only if `RUST_LOG` asks for them, as in `posthaste=debug`: a command speaks to people in
-/// sentences of its own. Plain targets instead of the env-filter, whose regular expressions cost seconds of first build.
-fn write_logs() -> Result<(), Failure> {
-    let Ok(wanted) = std::env::var("RUST_LOG") else { return Ok(()) };
-    let problem = |error| Failure::sentence(format!("RUST_LOG={wanted} is not understood: {error}"));
-    let targets: Targets = wanted.parse().map_err(problem)?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    tracing_subscriber::registry().with(lines.with_filter(targets)).init();
-    Ok(())
+    match command {
+        Command::Relay(options) => commands::relay::run(&global, &options).await,
+        Command::Dev(options) => commands::dev::run(options).await,
+        Command::Init(options) => commands::init::run(&global, &options),
+        Command::Check(options) => commands::check::run(&global, &options).await,
+        Command::Migrate(options) => commands::migrate::run(&global, &options).await,
+        Command::Version(_) => commands::version::run(&global),
+    }
 }

@@ -1,27 +1,49 @@
-//! The wish to stop: the first signal asks for a clean end, the second one ends at once.
+//! The wish to stop: the first signal asks for a clean end, the second one ends at once. SIGHUP may mean "read again".
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
 
-/// Both wishes, as tokens to wait for.
+/// All wishes, to wait for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signals {
     pub(crate) stop: CancellationToken,
     pub(crate) stop_at_once: CancellationToken,
+    /// Somebody wants the configuration read again.
+    pub(crate) reload: Arc<Notify>,
+}
+
+enum Wish {
+    Stop,
+    HangUp,
 }
 
 impl Signals {
-    /// Listens from now on; until then a signal ends the process as usual.
+    /// Listens from now on; until then a signal ends the process as usual. SIGHUP means stop.
     pub(crate) fn listen() -> Result<Self, Failure> {
+        Self::hear(false)
+    }
+
+    /// The same, but SIGHUP means reload.
+    pub(crate) fn listen_and_reload() -> Result<Self, Failure> {
+        Self::hear(true)
+    }
+
+    fn hear(reloads: bool) -> Result<Self, Failure> {
         let signals = Self::default();
         let mut wishes = Wishes::listen().map_err(Failure::while_doing("listen for Ctrl-C"))?;
         let heard = signals.clone();
         tokio::spawn(async move {
-            wishes.next().await;
-            heard.stop.cancel();
-            wishes.next().await;
-            heard.stop_at_once.cancel();
+            loop {
+                match wishes.next().await {
+                    Wish::HangUp if reloads => heard.reload.notify_one(),
+                    _ if heard.stop.is_cancelled() => return heard.stop_at_once.cancel(),
+                    _ => heard.stop.cancel(),
+                }
+            }
         });
         Ok(signals)
     }
@@ -45,11 +67,11 @@ impl Wishes {
         })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Wish {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
+            _ = self.interrupt.recv() => Wish::Stop,
+            _ = self.terminate.recv() => Wish::Stop,
+            _ = self.hang_up.recv() => Wish::HangUp,
         }
     }
 }
@@ -63,7 +85,8 @@ impl Wishes {
         Ok(Self)
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Wish {
         drop(tokio::signal::ctrl_c().await);
+        Wish::Stop
     }
 }

@@ -62,11 +62,15 @@ impl Envelope {
 
     /// Reads `cloudevents = "binary" | "structured"` and `source` from a subscription's table.
     pub fn validate(section: &Section<'_>) -> Self {
+        Self::validate_over(section, &Self::default())
+    }
+
+    /// The same, with other values for what is not written.
+    pub fn validate_over(section: &Section<'_>, usual: &Self) -> Self {
         let forms = [("binary", Form::Binary), ("structured", Form::Structured)];
-        let usual = Self::default();
         Self {
             form: section.choice("cloudevents", &forms).unwrap_or(usual.form),
-            source: section.template("source").unwrap_or(usual.source),
+            source: section.template("source").unwrap_or_else(|| usual.source.clone()),
         }
     }
 

@@ -309,13 +309,16 @@ impl<'c> Section<'c> {
 
 /// The sentence about a word that nobody knows.
 fn unknown(name: &str, known: &[&str]) -> String {
-    let near = known.iter().map(|word| (distance(name, word), *word)).min();
-    match near {
-        Some((distance, word)) if distance <= 2 || word.starts_with(name) => {
-            format!("is not known here; did you mean `{word}`?")
-        }
-        _ => format!("is not known here; there are {}", known.join(", ")),
+    match nearest(name, known) {
+        Some(word) => format!("is not known here; did you mean `{word}`?"),
+        None => format!("is not known here; there are {}", known.join(", ")),
     }
+}
+
+/// The known word that was most likely meant.
+pub fn nearest<'w>(name: &str, known: &[&'w str]) -> Option<&'w str> {
+    let near = known.iter().map(|word| (distance(name, word), *word)).min();
+    near.filter(|(distance, word)| *distance <= 2 || word.starts_with(name)).map(|(_, word)| word)
 }
 
 /// How many letters have to change to make one word of the other.

@@ -49,7 +49,7 @@ impl Tls {
 }
 
 /// Whether a host is reached without leaving the machine.
-pub(crate) fn is_this_machine(host: &str) -> bool {
+pub fn is_this_machine(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -1,3 +1,8 @@
-//! The commands, one folder each.
+//! The commands, one file or folder each.
 
+pub(crate) mod check;
 pub(crate) mod dev;
+pub(crate) mod init;
+pub(crate) mod migrate;
+pub(crate) mod relay;
+pub(crate) mod version;

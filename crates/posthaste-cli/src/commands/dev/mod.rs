@@ -1,5 +1,6 @@
 //! `posthaste dev`: a sample application and three subscriptions on SQLite, shown live until somebody stops it.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use posthaste::Posthaste;
@@ -34,7 +35,7 @@ const FINISH_WITHIN: Duration = Duration::from_secs(6);
 
 pub(crate) async fn run(options: DevOptions) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    let file = DatabaseFile::choose(options.database.as_deref())?;
+    let file = DatabaseFile::choose(options.database.as_deref().map(Path::new))?;
     tokio::select! {
         done = demonstrate(&options, &file, signals.stop) => done,
         () = signals.stop_at_once.cancelled() => Err(Failure::Interrupted),

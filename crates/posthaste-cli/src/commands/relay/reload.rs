@@ -1,0 +1,95 @@
+//! SIGHUP: the file is read again, and only what changed is restarted. A file with mistakes changes nothing.
+
+use tracing::{error, info, warn};
+
+use super::configured;
+use super::fleet::Fleet;
+use crate::config::{Config, Sources, SubscriptionConfig};
+
+/// What is different between what runs and what is wanted.
+#[derive(Debug, Default, PartialEq)]
+struct Changes {
+    added: Vec<SubscriptionConfig>,
+    changed: Vec<SubscriptionConfig>,
+    removed: Vec<String>,
+}
+
+impl Changes {
+    fn between(running: &[SubscriptionConfig], wanted: &[SubscriptionConfig]) -> Self {
+        let mut changes = Self::default();
+        for config in wanted {
+            match running.iter().find(|old| old.name == config.name) {
+                None => changes.added.push(config.clone()),
+                Some(old) if old != config => changes.changed.push(config.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = |old: &&SubscriptionConfig| !wanted.iter().any(|config| config.name == old.name);
+        changes.removed = running.iter().filter(gone).map(|old| old.name.clone()).collect();
+        changes
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Reads the configuration again and acts on it.
+pub(crate) async fn reload(fleet: &mut Fleet, config: &mut Config, sources: &Sources) {
+    let wanted = match configured(sources) {
+        Ok(wanted) => wanted,
+        Err(failure) => {
+            failure.lines().iter().for_each(|line| error!("{line}"));
+            return error!("the configuration was not taken over; going on with the old one");
+        }
+    };
+    say_what_waits(config, &wanted);
+    let changes = Changes::between(&fleet.configs(), &wanted.subscriptions);
+    match changes.is_empty() {
+        true => info!("the configuration was read again; no subscription changed"),
+        false => apply(fleet, changes).await,
+    }
+    config.subscriptions = wanted.subscriptions;
+}
+
+/// The new sinks are opened before anything is stopped, so that a failure leaves everything as it was.
+async fn apply(fleet: &mut Fleet, changes: Changes) {
+    let starting = [changes.added.clone(), changes.changed.clone()].concat();
+    let prepared = match fleet.prepare(&starting) {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            failure.lines().iter().for_each(|line| error!("{line}"));
+            return error!("the configuration was not taken over; going on with the old one");
+        }
+    };
+    let changed: Vec<String> = changes.changed.iter().map(|config| config.name.clone()).collect();
+    fleet.stop_some(&[changes.removed.clone(), changed.clone()].concat()).await;
+    for prepared in prepared {
+        let (subscription, sink) = (prepared.config.name.clone(), prepared.sink.describe());
+        match fleet.start(vec![prepared]).await {
+            Ok(()) if changed.contains(&subscription) => {
+                info!(subscription, sink, "restarted with its new settings")
+            }
+            Ok(()) => info!(subscription, sink, "added"),
+            Err(failure) => {
+                failure.lines().iter().for_each(|line| error!(subscription, "not started: {line}"))
+            }
+        }
+    }
+    for subscription in &changes.removed {
+        info!(subscription, "stopped: it is no longer configured; its progress stays in the database");
+    }
+}
+
+/// What belongs to the process as a whole.
+fn say_what_waits(old: &Config, new: &Config) {
+    for (table, same) in [
+        ("database", old.database == new.database),
+        ("relay", old.relay == new.relay),
+        ("registry", old.registry == new.registry),
+    ] {
+        if !same {
+            warn!("[{table}] changed; this takes effect when the relay is restarted");
+        }
+    }
+}

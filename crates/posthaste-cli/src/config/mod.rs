@@ -1,0 +1,108 @@
+//! The configuration, in three types: what was written ([`Written`]), what was checked ([`Config`]), and what runs,
+//! which is the business of the commands. Checking connects to nothing and reports everything that is wrong at once.
+
+use std::path::PathBuf;
+
+use posthaste_sinks::{Problem, Problems, Section};
+use serde_json::{Map, Value};
+
+use crate::cli::GlobalOptions;
+use crate::failure::Failure;
+
+mod file;
+mod environment;
+mod written;
+mod url;
+mod database;
+mod relay;
+mod policy;
+mod sink;
+mod subscription;
+
+pub(crate) use database::{Address, DatabaseConfig};
+pub(crate) use relay::{Listen, LogForm, RelayConfig};
+pub(crate) use subscription::SubscriptionConfig;
+pub(crate) use url::{is_remote, says_ssl_mode};
+pub(crate) use written::{Flag, Sources, USUAL_FILE, Written};
+
+use policy::Policy;
+
+/// A configuration without mistakes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) database: DatabaseConfig,
+    pub(crate) relay: RelayConfig,
+    /// By name.
+    pub(crate) subscriptions: Vec<SubscriptionConfig>,
+    /// The table `registry` as it was written; whoever uses it checks it.
+    pub(crate) registry: Option<Map<String, Value>>,
+    /// Where it was written, if in a file.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Where a command looks for its configuration.
+pub(crate) fn sources(global: &GlobalOptions, flags: Vec<Flag>) -> Sources {
+    let url = global.database.clone();
+    let database = url.map(|value| Flag { name: "--database", path: "database.url", value });
+    Sources {
+        file: global.config.clone(),
+        variables: Sources::variables(),
+        flags: database.into_iter().chain(flags).collect(),
+    }
+}
+
+/// Reads and checks the configuration.
+pub(crate) fn load(sources: &Sources) -> Result<Config, Failure> {
+    Config::load(sources).map_err(|problems| Failure::Mistakes(sources.file(), problems))
+}
+
+impl Config {
+    /// Everything that is wrong, or a configuration.
+    pub(crate) fn load(sources: &Sources) -> Result<Self, Vec<Problem>> {
+        let problems = Problems::default();
+        let written = sources.read(&problems).map_err(|problem| vec![problem])?;
+        let checked = Self::check(&written, &problems);
+        let problems = problems.into_vec();
+        match checked.filter(|_| problems.is_empty()) {
+            Some(config) => Ok(config),
+            None => Err(problems.into_iter().map(|problem| written.origins.explain(problem)).collect()),
+        }
+    }
+
+    fn check(written: &Written, problems: &Problems) -> Option<Self> {
+        let (root, empty) = (Section::new("", &written.table, problems, &written.surroundings), Map::new());
+        let table = |name: &str| match root.has(name) {
+            true => root.section(name),
+            false => {
+                root.value(name);
+                Some(Section::new(name, &empty, problems, &written.surroundings))
+            }
+        };
+        let database =
+            table("database").and_then(|section| DatabaseConfig::check(&section, &written.origins));
+        let relay = table("relay").map(|section| RelayConfig::check(&section));
+        let usual = table("defaults").map(|section| defaults(&section)).unwrap_or_default();
+        let subscriptions = table("subscriptions").map(|section| subscriptions(&section, &usual));
+        let registry =
+            root.section("registry").map(|_| ()).and_then(|()| written.table["registry"].as_object());
+        root.finish();
+        Some(Self {
+            database: database?,
+            relay: relay?,
+            subscriptions: subscriptions?,
+            registry: registry.cloned(),
+            file: written.file.clone(),
+        })
+    }
+}
+
+fn defaults(section: &Section<'_>) -> Policy {
+    let policy = Policy::check(section, &Policy::default());
+    section.finish();
+    policy
+}
+
+fn subscriptions(section: &Section<'_>, usual: &Policy) -> Vec<SubscriptionConfig> {
+    let checked = |name: &str| SubscriptionConfig::check(name, &section.section(name)?, usual);
+    section.names().filter_map(checked).collect()
+}

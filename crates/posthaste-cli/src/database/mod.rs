@@ -1,0 +1,134 @@
+//! The database of a command: connected to, and its refusals put into sentences.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use posthaste::Posthaste;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{ConnectOptions, PgPool, SqlitePool};
+
+use crate::config::{Address, DatabaseConfig, is_remote, says_ssl_mode};
+use crate::failure::Failure;
+
+mod refusal;
+mod tables;
+
+pub(crate) use refusal::{Refusal, refused};
+pub(crate) use tables::Tables;
+
+/// How long a connection may take before it counts as refused.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Connections to it.
+#[derive(Debug, Clone)]
+pub(crate) enum Pool {
+    /// PostgreSQL.
+    Postgres(PgPool),
+    /// SQLite.
+    Sqlite(SqlitePool),
+}
+
+/// A database whose URL is known, connected or not.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    pub(crate) config: DatabaseConfig,
+    pub(crate) posthaste: Posthaste,
+    pub(crate) pool: Pool,
+}
+
+impl Database {
+    /// Prepares connections; none is made yet.
+    pub(crate) fn prepare(config: &DatabaseConfig) -> Result<Self, Failure> {
+        let (posthaste, pool) = match &config.address {
+            Address::Postgres(url) => {
+                let options = postgres_options(url.expose())?;
+                let pool = PgPoolOptions::new()
+                    .max_connections(config.connections)
+                    .acquire_timeout(CONNECT_WITHIN)
+                    .connect_lazy_with(options);
+                (Posthaste::postgres_in(pool.clone(), config.schema.clone()), Pool::Postgres(pool))
+            }
+            Address::Sqlite(path) => {
+                let options = posthaste::sqlite_options(path).disable_statement_logging();
+                let pool =
+                    SqlitePoolOptions::new().max_connections(config.connections).connect_lazy_with(options);
+                (Posthaste::sqlite(pool.clone()), Pool::Sqlite(pool))
+            }
+        };
+        Ok(Self { config: config.clone(), posthaste, pool })
+    }
+
+    /// Makes the first connection. Without it, a wrong password would only be seen as a timeout of the pool.
+    pub(crate) async fn connect(&self) -> Result<(), Refusal> {
+        let attempt = async {
+            match (&self.config.address, &self.pool) {
+                (Address::Postgres(url), _) => {
+                    let options = postgres_options(url.expose()).map_err(|_| Refusal::url(&self.config))?;
+                    let connected = options.connect().await;
+                    connected.map(drop).map_err(|error| Refusal::of(&error, &self.config))
+                }
+                (Address::Sqlite(path), Pool::Sqlite(pool)) => open_file(path, pool, &self.config).await,
+                (Address::Sqlite(_), Pool::Postgres(_)) => Ok(()),
+            }
+        };
+        let late = Refusal::late(&self.config, CONNECT_WITHIN);
+        tokio::time::timeout(CONNECT_WITHIN, attempt).await.unwrap_or(Err(late))
+    }
+
+    /// The same, but a SQLite file that is not there is created.
+    pub(crate) async fn create(&self) -> Result<(), Refusal> {
+        match &self.pool {
+            Pool::Sqlite(pool) => {
+                pool.acquire().await.map(drop).map_err(|error| Refusal::of(&error, &self.config))
+            }
+            Pool::Postgres(_) => self.connect().await,
+        }
+    }
+
+    /// The tables, or why they cannot be looked at.
+    pub(crate) async fn tables(&self) -> Result<Tables, Refusal> {
+        let needed = self.posthaste.migration_sql().len();
+        Tables::look(&self.pool, self.config.schema.as_str(), needed)
+            .await
+            .map_err(|error| Refusal::of(&error, &self.config))
+    }
+
+    /// A sentence if the connection crosses a network without encryption.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let Address::Postgres(url) = &self.config.address else { return None };
+        let options = PgConnectOptions::from_str(url.expose()).ok()?;
+        let plain = is_remote(&options) && !cfg!(feature = "tls");
+        plain.then(|| {
+            format!(
+                "the connection to {} is not encrypted: this program was built without TLS (build it with --features tls)",
+                options.get_host()
+            )
+        })
+    }
+}
+
+/// Another machine is spoken to in secret, and must prove who it is, unless the URL or PGSSLMODE says otherwise.
+fn postgres_options(url: &str) -> Result<PgConnectOptions, Failure> {
+    let options = PgConnectOptions::from_str(url)
+        .map_err(|_| Failure::configuration("database.url: is not a usable URL"))?
+        .disable_statement_logging();
+    let options = match options.get_application_name() {
+        Some(_) => options,
+        None => options.application_name("posthaste"),
+    };
+    let said = says_ssl_mode(url) || std::env::var_os("PGSSLMODE").is_some();
+    Ok(match cfg!(feature = "tls") && is_remote(&options) && !said {
+        true => options.ssl_mode(PgSslMode::VerifyFull),
+        false => options,
+    })
+}
+
+/// A misspelt path must not become an empty database.
+async fn open_file(path: &Path, pool: &SqlitePool, config: &DatabaseConfig) -> Result<(), Refusal> {
+    if !path.exists() {
+        return Err(Refusal::no_file(path));
+    }
+    pool.acquire().await.map(drop).map_err(|error| Refusal::of(&error, config))
+}

@@ -1,0 +1,13 @@
+//! The built binary as an operator meets it: its configuration, its checks, and the relay on real databases.
+
+mod support;
+mod log;
+
+mod mistakes;
+mod config;
+mod setup;
+mod database;
+mod delivering;
+mod reloading;
+mod health;
+mod sharing;
