@@ -11,7 +11,7 @@ mod relay;
 mod setup;
 
 pub(crate) use relay::RelayOptions;
-pub(crate) use setup::{CheckOptions, InitOptions, MigrateOptions, VersionOptions};
+pub(crate) use setup::{CheckOptions, DoctorOptions, InitOptions, MigrateOptions, VersionOptions};
 
 /// Posthaste, a transactional outbox: write your rows and an event in one transaction;
 /// every subscription gets the event, at least once, in order per key.
@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Dev(DevOptions),
     Init(InitOptions),
     Check(CheckOptions),
+    Doctor(DoctorOptions),
     Migrate(MigrateOptions),
     Version(VersionOptions),
 }

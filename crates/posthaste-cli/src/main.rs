@@ -42,6 +42,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dev(options) => commands::dev::run(options).await,
         Command::Init(options) => commands::init::run(&global, &options),
         Command::Check(options) => commands::check::run(&global, &options).await,
+        Command::Doctor(_) => commands::doctor::run(&global).await,
         Command::Migrate(options) => commands::migrate::run(&global, &options).await,
         Command::Version(_) => commands::version::run(&global),
     }

@@ -45,16 +45,39 @@ impl JsonSchema {
     }
 }
 
+/// The registry, and what it was made of: two are the same if they were made of the same.
+#[derive(Debug, Clone)]
+pub(crate) struct RegistryConfig {
+    pub(crate) registry: Registry,
+    made_of: String,
+}
+
+impl PartialEq for RegistryConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.made_of == other.made_of
+    }
+}
+
 /// Reads the table `registry`: one table per event type with `topic`, `aggregate_type`, `schema` and `samples`.
-pub(crate) fn validate(section: &Section<'_>) -> Registry {
+pub(crate) fn validate(section: &Section<'_>) -> RegistryConfig {
     let types: Vec<&str> = section.names().collect();
     if types.is_empty() {
         section.problem("", "has no event type; write for example [registry.order_created], or leave it out");
     }
-    types.into_iter().fold(Registry::new(), |registry, name| match section.section(name) {
-        Some(entry) => add(registry, name, &entry),
-        None => registry,
-    })
+    let mut read = RegistryConfig { registry: Registry::new(), made_of: String::new() };
+    for name in types {
+        if let Some(entry) = section.section(name) {
+            read.registry = add(read.registry, name, &entry);
+            read.made_of.push_str(&made_of(name, &entry));
+        }
+    }
+    read
+}
+
+/// The table and its schema, so that a reload sees a changed file.
+fn made_of(name: &str, entry: &Section<'_>) -> String {
+    let schema = entry.file("schema").and_then(|path| fs::read_to_string(path).ok());
+    format!("{name} {:?} {:?} {schema:?}\n", entry.text("topic"), entry.text("aggregate_type"))
 }
 
 fn add(registry: Registry, event_type: &str, entry: &Section<'_>) -> Registry {
@@ -103,7 +126,7 @@ mod tests {
             &problems,
             &surroundings,
         ));
-        (registry, problems.into_vec().iter().map(ToString::to_string).collect())
+        (registry.registry, problems.into_vec().iter().map(ToString::to_string).collect())
     }
 
     fn folder() -> tempfile::TempDir {

@@ -1,4 +1,4 @@
-//! What the commands accept that come before delivering: `init`, `check`, `migrate`, `version`.
+//! What the commands accept that come before delivering: `init`, `check`, `doctor`, `migrate`, `version`.
 
 use std::path::PathBuf;
 
@@ -32,6 +32,16 @@ pub(crate) struct CheckOptions {
     #[arg(long)]
     pub(crate) offline: bool,
 }
+
+/// Examine the database, the log and each sink, and say what to do about what is found
+///
+/// About twenty checks: version, primary, privileges, clock, long transactions, bloat, wake-up,
+/// durability, subscriptions, sinks. Exit code 4 if one of them fails; warnings alone are 0.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(after_help = "Examples:\n  posthaste doctor\n  \
+                  posthaste doctor --json | jq '.checks[] | select(.verdict != \"ok\")'")]
+pub(crate) struct DoctorOptions {}
 
 /// Create Posthaste's tables, or bring them up to date
 ///

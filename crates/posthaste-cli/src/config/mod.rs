@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use posthaste_sinks::{Problem, Problems, Section};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::cli::GlobalOptions;
 use crate::failure::Failure;
+use crate::registry::{self, RegistryConfig};
 
 mod file;
 mod environment;
@@ -34,8 +35,6 @@ pub(crate) struct Config {
     pub(crate) relay: RelayConfig,
     /// By name.
     pub(crate) subscriptions: Vec<SubscriptionConfig>,
-    /// The table `registry` as it was written; whoever uses it checks it.
-    pub(crate) registry: Option<Map<String, Value>>,
     /// Where it was written, if in a file.
     pub(crate) file: Option<PathBuf>,
 }
@@ -82,15 +81,14 @@ impl Config {
             table("database").and_then(|section| DatabaseConfig::check(&section, &written.origins));
         let relay = table("relay").map(|section| RelayConfig::check(&section));
         let usual = table("defaults").map(|section| defaults(&section)).unwrap_or_default();
-        let subscriptions = table("subscriptions").map(|section| subscriptions(&section, &usual));
-        let registry =
-            root.section("registry").map(|_| ()).and_then(|()| written.table["registry"].as_object());
+        let registry = root.section("registry").map(|section| registry::validate(&section));
+        let subscriptions =
+            table("subscriptions").map(|section| subscriptions(&section, &usual, registry.as_ref()));
         root.finish();
         Some(Self {
             database: database?,
             relay: relay?,
             subscriptions: subscriptions?,
-            registry: registry.cloned(),
             file: written.file.clone(),
         })
     }
@@ -102,7 +100,11 @@ fn defaults(section: &Section<'_>) -> Policy {
     policy
 }
 
-fn subscriptions(section: &Section<'_>, usual: &Policy) -> Vec<SubscriptionConfig> {
-    let checked = |name: &str| SubscriptionConfig::check(name, &section.section(name)?, usual);
+fn subscriptions(
+    section: &Section<'_>,
+    usual: &Policy,
+    registry: Option<&RegistryConfig>,
+) -> Vec<SubscriptionConfig> {
+    let checked = |name: &str| SubscriptionConfig::check(name, &section.section(name)?, usual, registry);
     section.names().filter_map(checked).collect()
 }

@@ -6,6 +6,7 @@ use posthaste_sinks::Section;
 use super::database::without_prefix;
 use super::policy::Policy;
 use super::sink::SinkConfig;
+use crate::registry::RegistryConfig;
 
 /// Attempts if nobody says otherwise and a server is behind the sink: outages and throttling are part of its life.
 const ATTEMPTS_WITH_A_SERVER: u32 = 25;
@@ -17,18 +18,28 @@ pub(crate) struct SubscriptionConfig {
     pub(crate) filter: Filter,
     pub(crate) policy: Policy,
     pub(crate) sink: SinkConfig,
+    /// Events that do not fit it are dead before they reach the sink.
+    pub(crate) registry: Option<RegistryConfig>,
 }
 
 impl SubscriptionConfig {
-    pub(super) fn check(name: &str, section: &Section<'_>, usual: &Policy) -> Option<Self> {
+    pub(super) fn check(
+        name: &str,
+        section: &Section<'_>,
+        usual: &Policy,
+        registry: Option<&RegistryConfig>,
+    ) -> Option<Self> {
         if let Err(error) = SubscriptionName::parse(name) {
             section.problem("", without_prefix(&error));
         }
         let (filter, policy) = (filter(section), Policy::check(section, usual));
         let sink = SinkConfig::check(section);
         misplaced_steps(section);
+        let registry = registry.filter(|_| section.flag("registry").unwrap_or(true)).cloned();
+        // Without a registry the word may still be written.
+        section.value("registry");
         section.finish();
-        let checked = Self { name: name.to_owned(), filter, policy, sink: sink? };
+        let checked = Self { name: name.to_owned(), filter, policy, sink: sink?, registry };
         checked.note_contradictions(section);
         Some(checked)
     }

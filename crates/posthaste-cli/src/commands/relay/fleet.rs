@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use posthaste::{Worker, WorkerName};
+use posthaste::{Sink, Worker, WorkerName};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -34,6 +34,16 @@ pub(crate) struct Fleet {
 pub(crate) struct Prepared {
     pub(crate) config: SubscriptionConfig,
     pub(crate) sink: Arc<Watched>,
+}
+
+impl Prepared {
+    /// The sink, behind the registry if there is one.
+    fn receiver(&self) -> Arc<dyn Sink> {
+        match &self.config.registry {
+            Some(known) => Arc::new(known.registry.checked(self.sink.clone(), self.config.policy.order)),
+            None => self.sink.clone(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -107,7 +117,7 @@ impl Fleet {
         let worker = self
             .database
             .posthaste
-            .sink(declared, prepared.sink.clone())
+            .sink(declared, prepared.receiver())
             .name(self.name.clone())
             .grace(self.grace.mul_f32(0.8))
             .start_until(stop.clone())

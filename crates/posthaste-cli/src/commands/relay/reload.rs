@@ -83,11 +83,7 @@ async fn apply(fleet: &mut Fleet, changes: Changes) {
 
 /// What belongs to the process as a whole.
 fn say_what_waits(old: &Config, new: &Config) {
-    for (table, same) in [
-        ("database", old.database == new.database),
-        ("relay", old.relay == new.relay),
-        ("registry", old.registry == new.registry),
-    ] {
+    for (table, same) in [("database", old.database == new.database), ("relay", old.relay == new.relay)] {
         if !same {
             warn!("[{table}] changed; this takes effect when the relay is restarted");
         }

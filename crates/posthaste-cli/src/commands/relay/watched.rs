@@ -20,7 +20,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(3);
 
 /// What the sink must know of its subscription.
 pub(crate) fn route(config: &SubscriptionConfig) -> Route {
-    let route = Route::new(&config.name).envelope(config.policy.envelope.clone());
+    let route =
+        Route::new(&config.name).envelope(config.policy.envelope.clone()).settings(&config.settings());
     match config.policy.order {
         Order::None => route.without_order(),
         _ => route,

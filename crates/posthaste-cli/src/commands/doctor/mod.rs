@@ -1,0 +1,72 @@
+//! `posthaste doctor`: everything that can be found out about the database, the log and the sinks, with what to do.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use super::relay::route;
+use crate::cli::GlobalOptions;
+use crate::config::{self, Config};
+use crate::database::{Database, Pool};
+use crate::failure::{Code, Failure};
+
+mod finding;
+mod postgres;
+mod sqlite;
+mod log;
+
+use finding::{Finding, Verdict};
+
+pub(crate) async fn run(global: &GlobalOptions) -> Result<(), Failure> {
+    let config = config::load(&config::sources(global, Vec::new()))?;
+    let findings = examine(&config).await?;
+    print(&findings, global.json)?;
+    match findings.iter().map(|finding| finding.verdict).max() {
+        Some(Verdict::Bad) => Err(Failure::Said(Code::CheckFailed)),
+        _ => Ok(()),
+    }
+}
+
+async fn examine(config: &Config) -> Result<Vec<Finding>, Failure> {
+    let database = Database::prepare(&config.database)?;
+    let mut findings = match database.connect().await {
+        Ok(()) => vec![Finding::good("database", config.database.shown())],
+        Err(refusal) => vec![Finding::bad("database", refusal.sentence, "")],
+    };
+    if findings[0].verdict == Verdict::Good {
+        findings.extend(match &database.pool {
+            Pool::Postgres(pool) => postgres::examine(pool, config.database.schema.as_str()).await,
+            Pool::Sqlite(pool) => sqlite::examine(pool).await,
+        });
+        findings.extend(log::examine(&database.posthaste).await);
+    }
+    for subscription in &config.subscriptions {
+        match subscription.sink.open(&route(subscription)) {
+            Ok(endpoint) => findings.extend(log::sink(&subscription.name, &endpoint).await),
+            Err(sentence) => {
+                findings.push(Finding::bad(format!("sink of {}", subscription.name), sentence, ""))
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn print(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (bad, warnings) = (count(Verdict::Bad), count(Verdict::Warning));
+    if as_json {
+        let all: Vec<Value> = findings.iter().map(Finding::json).collect();
+        writeln!(out, "{}", json!({ "ok": bad == 0, "failures": bad, "warnings": warnings, "checks": all }))?;
+        return Ok(());
+    }
+    let width = findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or(0);
+    for finding in findings {
+        writeln!(out, "{:<4}  {:<width$}  {}", finding.verdict.word(), finding.check, finding.sentence)?;
+        if !finding.remedy.is_empty() {
+            writeln!(out, "      {:<width$}  -> {}", "", finding.remedy)?;
+        }
+    }
+    writeln!(out, "\n{} checks: {bad} failed, {warnings} with a warning", findings.len())?;
+    Ok(())
+}
