@@ -125,6 +125,10 @@ fn proxy(section: &Section<'_>) -> Option<Secret> {
     let proxy = section.text_or_secret("proxy")?;
     if let Err(sentence) = parse_proxy(&proxy) {
         section.problem("proxy", sentence);
+    } else if section.value("proxy").is_some_and(|written| written.is_string())
+        && proxy.expose().contains('@')
+    {
+        section.problem("proxy", "passwords do not belong in the file; write proxy = { env = \"VARIABLE\" }");
     }
     Some(proxy)
 }
@@ -236,6 +240,10 @@ mod tests {
             (json!({ "secrets": [{ "env": "ABSENT" }] }), "sink.secrets[0]: the environment variable ABSENT"),
             (json!({ "secrets": [{ "enw": "NEW" }] }), "sink.secrets[0].enw: is not known here"),
             (json!({ "concurrency": 0 }), "sink.concurrency: expected a whole number from 1 to 1000"),
+            (
+                json!({ "proxy": "http://me:pw@proxy:3128" }),
+                "sink.proxy: passwords do not belong in the file",
+            ),
             (json!({ "tls": false }), "sink.tls: contradicts the url"),
             (json!({ "tls": { "ca_file": "no/such.pem" } }), "sink.tls.ca_file: there is no file"),
             (json!({ "headers": { "host": "x" } }), "sink.headers.host: is set by the relay itself"),

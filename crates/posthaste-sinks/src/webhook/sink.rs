@@ -1,11 +1,12 @@
 //! Delivering: one request per event, one at a time per key, a bounded number at a time per receiver.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
 use reqwest::{Client, Request, StatusCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::chains;
@@ -26,7 +27,6 @@ const PAGE_TIME: Duration = Duration::from_secs(50);
 const CHECK: Duration = Duration::from_secs(5);
 
 /// The sink.
-#[derive(Debug)]
 pub struct WebhookSink {
     settings: WebhookSettings,
     route: Route,
@@ -35,6 +35,16 @@ pub struct WebhookSink {
     slots: Semaphore,
     rest: Rest,
     suspects: Suspects,
+}
+
+/// Without the clients, which know the proxy's password.
+impl fmt::Debug for WebhookSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookSink")
+            .field("settings", &self.settings)
+            .field("route", &self.route)
+            .finish_non_exhaustive()
+    }
 }
 
 impl WebhookSink {
@@ -52,7 +62,7 @@ impl WebhookSink {
 
     /// Sends one event, unless it is too late for that or the receiver wants to be left alone.
     async fn send(&self, event: &Event, last_start: Instant) -> Outcome {
-        let Ok(Ok(_slot)) = timeout_at(last_start, self.slots.acquire()).await else {
+        let Some(_slot) = self.slot(last_start).await else {
             return Outcome::unavailable(
                 "not sent yet: the receiver is slow, and the time of this page is over",
             );
@@ -64,6 +74,12 @@ impl WebhookSink {
             Ok(request) => self.attempt(event, request).await,
             Err(sentence) => Outcome::dead(sentence),
         }
+    }
+
+    /// A place among those that are being sent, if there is one in time.
+    async fn slot(&self, last_start: Instant) -> Option<SemaphorePermit<'_>> {
+        let slot = timeout_at(last_start, self.slots.acquire()).await.ok()?.ok();
+        slot.filter(|_| Instant::now() < last_start)
     }
 
     async fn attempt(&self, event: &Event, request: Request) -> Outcome {
@@ -171,5 +187,60 @@ impl Endpoint for WebhookSink {
         ];
         let told = facts.iter().filter(|(holds, _)| *holds);
         told.map(|(_, sentence)| format!("{}: {sentence}", self.describe())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::Arc;
+
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+    use serde_json::json;
+
+    use super::*;
+    use crate::problems::Problems;
+    use crate::section::{Section, Surroundings};
+
+    /// A sink whose only known name, `receiver.test`, is this machine.
+    fn sink(port: u16, allow_private: bool) -> WebhookSink {
+        let table = json!({ "url": format!("http://receiver.test:{port}/"), "secrets": [{ "env": "SECRET" }],
+            "allow_plain_http": true, "allow_private": allow_private, "timeout": "1s" });
+        let (problems, mut surroundings) = (Problems::default(), Surroundings::default());
+        surroundings.variables.insert("SECRET".into(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into());
+        let fields = table.as_object().expect("a table");
+        let settings = WebhookSettings::validate(&Section::new("", fields, &problems, &surroundings));
+        let here: Lookup = Arc::new(|_| Box::pin(async { Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))]) }));
+        WebhookSink::with_lookup(settings.expect("settings"), Route::new("s"), &here).expect("a sink")
+    }
+
+    async fn reason(sink: &WebhookSink, last_start: Instant) -> String {
+        let event = NewEvent::bytes("t", "x").stored(1, DateTime::UNIX_EPOCH);
+        match sink.send(&event, last_start).await {
+            Outcome::Unavailable { reason } => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("ask only");
+        let port = listener.local_addr().expect("an address").port();
+        let soon = Instant::now() + PAGE_TIME;
+        let refused = reason(&sink(port, false), soon).await;
+        assert!(refused.contains("receiver.test is 127.0.0.1, a loopback address"), "{refused}");
+        assert!(sink(port, false).check().await.expect_err("refused").contains("allow_private"));
+        assert!(listener.accept().is_err(), "nobody came");
+        // Nobody answers, but somebody comes.
+        reason(&sink(port, true), soon).await;
+        listener.accept().expect("somebody came");
+    }
+
+    #[tokio::test]
+    async fn what_is_too_late_is_not_sent() {
+        let late = reason(&sink(1, true), Instant::now()).await;
+        assert!(late.starts_with("not sent yet"), "{late}");
     }
 }
