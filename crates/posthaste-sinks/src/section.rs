@@ -200,7 +200,7 @@ impl<'c> Section<'c> {
     /// A value that must not stand in the file: `{ env = "NAME" }` or `{ file = "path" }`.
     pub fn secret(&self, name: &str) -> Option<Secret> {
         match self.value(name)? {
-            Value::Object(_) => self.elsewhere(name).map(Secret::new),
+            Value::Object(_) => self.section(name)?.elsewhere().map(Secret::new),
             _ => self.wrong(
                 name,
                 format!(
@@ -218,34 +218,50 @@ impl<'c> Section<'c> {
         }
     }
 
-    fn elsewhere(&self, name: &str) -> Option<String> {
-        let place = self.section(name)?;
-        let (variable, file) = (place.text("env"), place.text("file"));
-        place.finish();
+    /// A list of values that must not stand in the file, each `{ env = "NAME" }` or `{ file = "path" }`, with the name
+    /// of its place in the list, as in `secrets[0]`; empty if it is not there.
+    #[cfg(feature = "webhook")]
+    pub(crate) fn secrets(&self, name: &str) -> Vec<(String, Secret)> {
+        let Some(value) = self.value(name) else { return Vec::new() };
+        if !value.as_array().is_some_and(|places| places.iter().all(Value::is_object)) {
+            let example = format!("{name} = [{{ env = \"VARIABLE\" }}]");
+            let why = "expected a list of places, because secrets do not belong in the file";
+            return self.wrong(name, format!("{why}: {example}")).unwrap_or_default();
+        }
+        let read = |(index, place): (usize, &Section<'_>)| {
+            Some((format!("{name}[{index}]"), Secret::new(place.elsewhere()?)))
+        };
+        self.sections(name).iter().enumerate().filter_map(read).collect()
+    }
+
+    /// What stands in the place that this table names.
+    fn elsewhere(&self) -> Option<String> {
+        let (variable, file) = (self.text("env"), self.text("file"));
+        self.finish();
         match (variable, file) {
-            (Some(variable), None) => self.read_variable(name, &variable),
-            (None, Some(file)) => self.read_file(name, &file),
-            _ => self.wrong(name, "write either { env = \"VARIABLE\" } or { file = \"path\" }"),
+            (Some(variable), None) => self.read_variable(&variable),
+            (None, Some(file)) => self.read_file(&file),
+            _ => self.wrong("", "write either { env = \"VARIABLE\" } or { file = \"path\" }"),
         }
     }
 
-    fn read_variable(&self, name: &str, variable: &str) -> Option<String> {
+    fn read_variable(&self, variable: &str) -> Option<String> {
         match self.surroundings.variables.get(variable) {
             Some(value) if !value.is_empty() => Some(value.clone()),
-            Some(_) => self.wrong(name, format!("the environment variable {variable} is empty")),
-            None => self.wrong(name, format!("the environment variable {variable} is not set")),
+            Some(_) => self.wrong("", format!("the environment variable {variable} is empty")),
+            None => self.wrong("", format!("the environment variable {variable} is not set")),
         }
     }
 
     /// Files end with a line break that is not part of the secret.
-    fn read_file(&self, name: &str, file: &str) -> Option<String> {
+    fn read_file(&self, file: &str) -> Option<String> {
         let path = self.surroundings.path(file);
         match std::fs::read_to_string(&path) {
             Ok(text) if text.trim_end().is_empty() => {
-                self.wrong(name, format!("the file {} is empty", path.display()))
+                self.wrong("", format!("the file {} is empty", path.display()))
             }
             Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned()),
-            Err(error) => self.wrong(name, format!("cannot read the file {}: {error}", path.display())),
+            Err(error) => self.wrong("", format!("cannot read the file {}: {error}", path.display())),
         }
     }
 

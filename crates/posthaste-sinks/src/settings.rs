@@ -35,7 +35,7 @@ pub enum SinkSettings {
     Sqs(crate::sqs::SqsSettings),
     /// HTTP webhooks.
     #[cfg(feature = "webhook")]
-    Webhook(crate::webhook::WebhookSettings),
+    Webhook(Box<crate::webhook::WebhookSettings>),
 }
 
 /// A word for `type` that needs a cargo feature.
@@ -94,7 +94,7 @@ impl SinkSettings {
             #[cfg(feature = "sqs")]
             "sqs" => crate::sqs::SqsSettings::validate(section).map(Self::Sqs),
             #[cfg(feature = "webhook")]
-            "webhook" => crate::webhook::WebhookSettings::validate(section).map(Self::Webhook),
+            "webhook" => crate::webhook::WebhookSettings::validate(section).map(Box::new).map(Self::Webhook),
             other => {
                 section.problem("type", absent(other));
                 None
@@ -121,7 +121,7 @@ impl SinkSettings {
             #[cfg(feature = "sqs")]
             Self::Sqs(settings) => Arc::new(crate::sqs::SqsSink::new(settings, route)?),
             #[cfg(feature = "webhook")]
-            Self::Webhook(settings) => Arc::new(crate::webhook::WebhookSink::new(settings, route)?),
+            Self::Webhook(settings) => Arc::new(crate::webhook::WebhookSink::new(*settings, route)?),
         })
     }
 }

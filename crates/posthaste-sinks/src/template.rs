@@ -81,11 +81,20 @@ impl Template {
 
     /// Fills in; the error names what the event lacks.
     pub fn render(&self, event: &Event) -> Result<String, String> {
+        self.render_with(event, |value| value)
+    }
+
+    /// Fills in values that are written another way here, such as in the path of a URL.
+    pub(crate) fn render_with(
+        &self,
+        event: &Event,
+        write: impl Fn(String) -> String,
+    ) -> Result<String, String> {
         let mut text = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Place(place) => text.push_str(&place.value(event)?),
+                Part::Place(place) => text.push_str(&write(place.value(event)?)),
             }
         }
         Ok(text)
