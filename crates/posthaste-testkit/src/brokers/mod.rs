@@ -1,0 +1,3 @@
+//! Servers for sinks, as tests start them.
+
+pub mod kafka;
