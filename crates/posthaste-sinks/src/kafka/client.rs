@@ -8,6 +8,7 @@ use rdkafka::config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel}
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::metadata::Metadata;
 use rdkafka::producer::{FutureProducer, Producer};
+use rdkafka::types::RDKafkaErrorCode as Code;
 
 use crate::tls::Tls;
 
@@ -48,7 +49,11 @@ impl ClientContext for Log {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(target: "librdkafka", %error, "{reason}");
-        lock(&self.last_trouble).replace(reason.to_owned());
+        let mut last = lock(&self.last_trouble);
+        // That all brokers are down comes last and says least.
+        if last.is_none() || error.rdkafka_error_code() != Some(Code::AllBrokersDown) {
+            last.replace(reason.to_owned());
+        }
     }
 }
 
@@ -154,7 +159,7 @@ fn set_deadlines(config: &mut ClientConfig, timeout: Duration) {
         .set("request.timeout.ms", part(5))
         .set("socket.timeout.ms", part(6))
         .set("reconnect.backoff.ms", "50")
-        .set("reconnect.backoff.max.ms", "500")
+        .set("reconnect.backoff.max.ms", "250")
         // An unknown topic is told from a slow cluster well before the record times out.
         .set("topic.metadata.propagation.max.ms", part(3));
 }

@@ -7,5 +7,6 @@ mod consumer;
 mod faults;
 mod outages;
 mod real;
+mod security;
 
 posthaste_testkit::sink_suite!(bench::Kafka);
