@@ -3,3 +3,6 @@
 pub mod certificate;
 pub mod nats;
 pub mod redis;
+//! Servers for sinks, as tests start them.
+
+pub mod kafka;
