@@ -5,6 +5,7 @@ mod process;
 mod gate;
 mod ledger;
 mod workload;
+pub mod brokers;
 pub mod suite;
 pub mod sink_suite;
 
