@@ -383,7 +383,8 @@ async fn encryption_trusts_the_authority_it_was_given_and_no_other() {
 fn make_certificate(key: &str, certificate: &str) {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate])
+        .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", key, "-out", certificate])
         .output()
         .expect("openssl");
     assert!(made.status.success(), "{made:?}");
