@@ -28,7 +28,7 @@ where
 }
 
 /// The places of a page, grouped by key, each group in order.
-fn chains(page: &Page, in_key_order: bool) -> Vec<Vec<usize>> {
+pub(crate) fn chains(page: &Page, in_key_order: bool) -> Vec<Vec<usize>> {
     let mut chains: Vec<Vec<usize>> = Vec::new();
     let mut by_key: HashMap<&str, usize> = HashMap::new();
     for (index, event) in page.events().iter().enumerate() {

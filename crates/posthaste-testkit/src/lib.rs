@@ -6,6 +6,7 @@ mod gate;
 pub mod brokers;
 mod ledger;
 mod workload;
+pub mod brokers;
 pub mod suite;
 pub mod sink_suite;
 

@@ -1,44 +1,27 @@
-//! RabbitMQ.
+//! RabbitMQ (AMQP 0-9-1), with publisher confirms and `mandatory`.
+//!
+//! | what the server says | outcome |
+//! |---|---|
+//! | confirmed, and not returned | delivered |
+//! | returned as unroutable (312) | exchange and routing key both fixed: unavailable; else retry |
+//! | the exchange does not exist (404) | exchange fixed: unavailable; else retry |
+//! | not accepted (`basic.nack`: a full queue that rejects, a queue that failed) | unavailable |
+//! | the user may not write there (403), cannot log in, or there is no such vhost | unavailable |
+//! | the message is too large for the server (406, 311) | dead |
+//! | connection blocked (memory or disk alarm), closed, refused, silent for too long | unavailable |
+//! | before sending: larger than `max_message_size`, an address of more than 255 bytes, headers larger than a frame, a field that the address needs and the event lacks | dead |
+//!
+//! An address that is the same for all events is wrong for all of them, so the subscription waits until it is put right.
+//! One that is made from the event may be wrong for that event alone: it is retried, and the others go on.
+//!
+//! Not here: declaring exchanges and queues. They belong to whoever consumes.
 
-use async_trait::async_trait;
-use posthaste::{Outcome, Page, Sink};
+mod errors;
+mod link;
+mod message;
+mod settings;
+mod sink;
+mod transport;
 
-use crate::endpoint::{Endpoint, Route};
-use crate::section::Section;
-
-/// What was configured, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RabbitmqSettings {}
-
-impl RabbitmqSettings {
-    /// Reads the sink's table.
-    pub fn validate(section: &Section<'_>) -> Option<Self> {
-        section.problem("type", "is not there yet");
-        None
-    }
-}
-
-/// The sink.
-#[derive(Debug)]
-pub struct RabbitmqSink {}
-
-impl RabbitmqSink {
-    /// Opens it without waiting for its server; the error is a sentence.
-    pub fn new(_settings: RabbitmqSettings, _route: Route) -> Result<Self, String> {
-        Err("not there yet".to_owned())
-    }
-}
-
-#[async_trait]
-impl Sink for RabbitmqSink {
-    async fn deliver(&self, page: &mut Page) {
-        page.mark_rest(&Outcome::unavailable("not there yet"));
-    }
-}
-
-#[async_trait]
-impl Endpoint for RabbitmqSink {
-    fn describe(&self) -> String {
-        "rabbitmq".to_owned()
-    }
-}
+pub use settings::RabbitmqSettings;
+pub use sink::RabbitmqSink;

@@ -1,44 +1,28 @@
-//! Amazon SQS.
+//! Amazon SQS, with SendMessageBatch.
+//!
+//! | what happens | outcome |
+//! |---|---|
+//! | the entry is in `Successful` | delivered |
+//! | the entry is in `Failed`, by the sender's fault | dead |
+//! | the entry is in `Failed`, by the server's fault, or is not mentioned | retry |
+//! | throttling, of the call or of an entry; trouble with the queue's encryption key | unavailable |
+//! | the queue does not exist | queue fixed: unavailable; else retry |
+//! | the call is refused because of its contents | sent again one by one; the one that is refused alone is dead |
+//! | credentials are missing, wrong, expired, or not allowed to send | unavailable |
+//! | no connection, no answer in time, an answer of 5xx | unavailable |
+//! | anything else | retry |
+//! | before sending: empty, too large, a character that SQS does not take, not text (unless `encoding = "base64"`), a field that the queue's URL needs and the event lacks | dead |
+//!
+//! In key order an event is never in a call while an earlier one of its key is not known to be accepted: SQS may accept
+//! the second and refuse the first. So a page is sent in waves, each with at most one event per key.
 
-use async_trait::async_trait;
-use posthaste::{Outcome, Page, Sink};
+mod client;
+mod errors;
+mod message;
+mod settings;
+mod sink;
+mod text;
+mod waves;
 
-use crate::endpoint::{Endpoint, Route};
-use crate::section::Section;
-
-/// What was configured, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SqsSettings {}
-
-impl SqsSettings {
-    /// Reads the sink's table.
-    pub fn validate(section: &Section<'_>) -> Option<Self> {
-        section.problem("type", "is not there yet");
-        None
-    }
-}
-
-/// The sink.
-#[derive(Debug)]
-pub struct SqsSink {}
-
-impl SqsSink {
-    /// Opens it without waiting for its server; the error is a sentence.
-    pub fn new(_settings: SqsSettings, _route: Route) -> Result<Self, String> {
-        Err("not there yet".to_owned())
-    }
-}
-
-#[async_trait]
-impl Sink for SqsSink {
-    async fn deliver(&self, page: &mut Page) {
-        page.mark_rest(&Outcome::unavailable("not there yet"));
-    }
-}
-
-#[async_trait]
-impl Endpoint for SqsSink {
-    fn describe(&self) -> String {
-        "sqs".to_owned()
-    }
-}
+pub use settings::SqsSettings;
+pub use sink::SqsSink;

@@ -1,0 +1,154 @@
+//! A connection and its channels.
+//!
+//! Each channel carries one message at a time. That looks wasteful and is not: channels are cheap, and many of them work
+//! at once. On a shared channel the client library would hand a returned message to whichever confirmation comes next,
+//! so that a routable message could be taken for an unroutable one and the other way round, which is a lost event.
+//! It also keeps an exchange that does not exist, whose price is the channel, from costing anybody else's message.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt;
+use lapin::options::{
+    BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueDeclareOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{Channel, Confirmation, Connection, Event, ExchangeKind};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use super::message::Outgoing;
+use super::settings::RabbitmqSettings;
+use super::transport;
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    connection: Connection,
+    idle: Mutex<Vec<Channel>>,
+    permits: Semaphore,
+    /// Why the server takes nothing at the moment, if it does not.
+    blocked: watch::Receiver<Option<String>>,
+    listening: JoinHandle<()>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl Link {
+    /// Connects within the deadline.
+    pub(super) async fn open(settings: &RabbitmqSettings, name: String) -> Result<Self, String> {
+        let connecting = tokio::time::timeout(settings.timeout, transport::connect(settings, name));
+        let connection = match connecting.await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(format!("no connection within {:?}", settings.timeout)),
+        };
+        let channels = usize::from(connection.configuration().channel_max());
+        let (blocked, listening) = listen(&connection);
+        Ok(Self {
+            permits: Semaphore::new(settings.in_flight.min(if channels == 0 {
+                usize::MAX
+            } else {
+                channels
+            })),
+            connection,
+            idle: Mutex::default(),
+            blocked,
+            listening,
+        })
+    }
+
+    /// Whether it can still be used, as far as anybody knows.
+    pub(super) fn is_open(&self) -> bool {
+        self.connection.status().connected()
+    }
+
+    /// The largest frame both sides agreed on.
+    pub(super) fn frame_max(&self) -> usize {
+        match self.connection.configuration().frame_max() {
+            0 => usize::MAX,
+            size => size as usize,
+        }
+    }
+
+    /// Why the server has blocked this connection, if it has.
+    pub(super) fn blocked(&self) -> Option<String> {
+        self.blocked.borrow().clone()
+    }
+
+    /// Returns when the server blocks this connection.
+    pub(super) async fn until_blocked(&self) -> String {
+        let mut blocked = self.blocked.clone();
+        let reason = blocked.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        match reason {
+            Some(reason) => reason,
+            // Nobody listens any more: the connection is over, which its users learn from it.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Publishes and waits for the confirmation. A channel that did not come so far is closed by dropping it.
+    pub(super) async fn publish(&self, message: &Outgoing) -> lapin::Result<Confirmation> {
+        let _permit = self.permits.acquire().await;
+        let channel = self.channel().await?;
+        let (exchange, routing_key) = (message.exchange.clone(), message.routing_key.clone());
+        let options = BasicPublishOptions { mandatory: true, immediate: false };
+        let properties = message.properties.clone();
+        let sent = channel.basic_publish(exchange, routing_key, options, &message.body, properties).await?;
+        let confirmation = sent.await?;
+        self.idle().push(channel);
+        Ok(confirmation)
+    }
+
+    async fn channel(&self) -> lapin::Result<Channel> {
+        let idle = self.idle().pop().filter(|channel| channel.status().connected());
+        if let Some(channel) = idle {
+            return Ok(channel);
+        }
+        let channel = self.connection.create_channel().await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(channel)
+    }
+
+    /// Whether an exchange is there. On a channel of its own, which an absent one costs.
+    pub(super) async fn see_exchange(&self, exchange: &str) -> lapin::Result<()> {
+        let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let channel = self.connection.create_channel().await?;
+        channel.exchange_declare(exchange.into(), ExchangeKind::Direct, options, FieldTable::default()).await
+    }
+
+    /// Whether a queue is there.
+    pub(super) async fn see_queue(&self, queue: &str) -> lapin::Result<()> {
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let channel = self.connection.create_channel().await?;
+        channel.queue_declare(queue.into(), options, FieldTable::default()).await.map(drop)
+    }
+
+    /// Whether the server answers at all.
+    pub(super) async fn see_server(&self) -> lapin::Result<()> {
+        self.connection.create_channel().await.map(drop)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Channel>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps note of what the server says about alarms.
+fn listen(connection: &Connection) -> (watch::Receiver<Option<String>>, JoinHandle<()>) {
+    let (tell, blocked) = watch::channel(None);
+    let mut events = connection.events_listener();
+    let listening = tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            match event {
+                Event::ConnectionBlocked(reason) => tell.send_replace(Some(reason)),
+                Event::ConnectionUnblocked => tell.send_replace(None),
+                _ => continue,
+            };
+        }
+    });
+    (blocked, listening)
+}

@@ -1,0 +1,147 @@
+//! Delivering pages over a link that is opened on demand and replaced when it breaks.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use posthaste::{Event, Outcome, Page, Sink};
+use tokio::sync::Mutex;
+
+use super::errors::{self, Address};
+use super::link::Link;
+use super::message::Outgoing;
+use super::settings::RabbitmqSettings;
+use crate::chains;
+use crate::endpoint::{Endpoint, Route};
+use crate::tls::is_this_machine;
+
+/// Publishes events to exchanges.
+#[derive(Debug)]
+pub struct RabbitmqSink {
+    settings: RabbitmqSettings,
+    route: Route,
+    link: Mutex<Option<Arc<Link>>>,
+}
+
+impl RabbitmqSink {
+    /// Nothing is opened yet.
+    pub fn new(settings: RabbitmqSettings, route: Route) -> Result<Self, String> {
+        Ok(Self { settings, route, link: Mutex::default() })
+    }
+
+    /// The link, opened if there is none that works. Opening has a deadline, so waiting for the lock has one too.
+    async fn link(&self) -> Result<Arc<Link>, String> {
+        let mut current = self.link.lock().await;
+        if let Some(link) = current.as_ref().filter(|link| link.is_open()) {
+            return Ok(link.clone());
+        }
+        *current = None;
+        let name = format!("posthaste {}", self.route.subscription);
+        let link = Link::open(&self.settings, name)
+            .await
+            .map_err(|error| format!("{}: {error}", self.describe()))?;
+        Ok(current.insert(Arc::new(link)).clone())
+    }
+
+    /// A link that did not answer in time is not asked again.
+    async fn forget(&self, link: &Arc<Link>) {
+        let mut current = self.link.lock().await;
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
+            *current = None;
+        }
+    }
+
+    async fn send(&self, link: &Arc<Link>, event: &Event) -> Outcome {
+        let message = Outgoing::of(event, &self.settings, &self.route);
+        let checked = message.and_then(|message| message.check_frame(link.frame_max()).map(|()| message));
+        match checked {
+            Ok(message) => self.publish(link, &message).await,
+            Err(reason) => Outcome::dead(reason),
+        }
+    }
+
+    async fn publish(&self, link: &Arc<Link>, message: &Outgoing) -> Outcome {
+        let address = self.address(message);
+        let publishing = tokio::time::timeout(self.settings.timeout, link.publish(message));
+        tokio::select! {
+            done = publishing => match done {
+                Ok(Ok(confirmation)) => errors::of_confirmation(&confirmation, address),
+                Ok(Err(error)) => errors::of_error(&error, address),
+                Err(_) => {
+                    self.forget(link).await;
+                    Outcome::unavailable(format!("no confirmation within {:?}", self.settings.timeout))
+                }
+            },
+            reason = link.until_blocked() => Outcome::unavailable(blocked(&reason)),
+        }
+    }
+
+    fn address<'m>(&self, message: &'m Outgoing) -> Address<'m> {
+        Address {
+            exchange: message.exchange.as_str(),
+            routing_key: message.routing_key.as_str(),
+            fixed_exchange: self.settings.exchange.as_literal().is_some(),
+            fixed_routing_key: self.settings.routing_key.as_literal().is_some(),
+        }
+    }
+
+    /// The destination as far as it is the same for all events.
+    async fn see_destination(&self, link: &Link) -> lapin::Result<()> {
+        let (exchange, routing_key) = (&self.settings.exchange, &self.settings.routing_key);
+        match (exchange.as_literal(), routing_key.as_literal()) {
+            (Some(""), Some(queue)) => link.see_queue(queue).await,
+            (Some(""), None) | (None, _) => link.see_server().await,
+            (Some(exchange), _) => link.see_exchange(exchange).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Sink for RabbitmqSink {
+    async fn deliver(&self, page: &mut Page) {
+        let link = match self.link().await {
+            Ok(link) => link,
+            Err(reason) => return page.mark_rest(&Outcome::unavailable(reason)),
+        };
+        // What is sent to a blocked connection would wait, and arrive a second time later.
+        if let Some(reason) = link.blocked() {
+            return page.mark_rest(&Outcome::unavailable(blocked(&reason)));
+        }
+        let events = page.events().to_vec();
+        let (in_key_order, in_flight) = (self.route.in_key_order, self.settings.in_flight);
+        chains::deliver(page, in_key_order, in_flight, |index| self.send(&link, &events[index])).await;
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        let link = self.link().await?;
+        if let Some(reason) = link.blocked() {
+            return Err(format!("{}: {}", self.describe(), blocked(&reason)));
+        }
+        match tokio::time::timeout(self.settings.timeout, self.see_destination(&link)).await {
+            Ok(seen) => seen.map_err(|error| format!("{}: {error}", self.describe())),
+            Err(_) => {
+                self.forget(&link).await;
+                Err(format!("{}: no answer within {:?}", self.describe(), self.settings.timeout))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Endpoint for RabbitmqSink {
+    fn describe(&self) -> String {
+        let RabbitmqSettings { host, port, vhost, .. } = &self.settings;
+        format!("rabbitmq at {host}:{port}, vhost {vhost}")
+    }
+
+    /// Whether queues are durable or replicated cannot be asked over this protocol without the risk of creating one.
+    async fn warnings(&self) -> Vec<String> {
+        let RabbitmqSettings { host, tls, .. } = &self.settings;
+        let open = !tls.on && !is_this_machine(host);
+        let sentence = || format!("rabbitmq: the connection to {host} is not encrypted; write amqps://");
+        open.then(sentence).into_iter().collect()
+    }
+}
+
+fn blocked(reason: &str) -> String {
+    format!("the server has blocked the connection ({reason}); look for a memory or disk alarm")
+}
