@@ -3,6 +3,7 @@
 mod database;
 mod process;
 mod gate;
+pub mod brokers;
 mod ledger;
 mod workload;
 pub mod suite;
