@@ -1,26 +1,24 @@
 //! Several sinks in a row: an event is delivered when the last of them has accepted it.
 //!
-//! What the store knows of the steps behind an event is written with its delivery row, so a retry goes on at the failed
-//! step, also in another process. Where no row is written (the receiver is away, or the worker died with its batch) only
-//! this process remembers, and after a restart the earlier steps are repeated: they see the event again, with the same id.
+//! How far an event came is written with its delivery, so a retry goes on at the step that failed, also in another
+//! process and after a person revived a dead letter. Only a worker that is lost, or cut off when it has to stop, writes
+//! nothing: then the earlier steps are repeated, and see the event again with the same id. There is no memory here beside
+//! the page's: an edited event and a replay mean all steps again, and a memory would skip them.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use posthaste::{EventId, Outcome, Page, Sink};
+use futures::FutureExt;
+use posthaste::{Outcome, Page, Sink};
 
 use crate::endpoint::Endpoint;
-
-/// How many half-delivered events this process remembers. Beyond it the store's knowledge has to do.
-const REMEMBERED: usize = 10_000;
 
 /// Sinks in a row.
 pub struct Steps {
     steps: Vec<Arc<dyn Endpoint>>,
     in_key_order: bool,
-    /// Finished steps of events that no row tells of.
-    finished: Mutex<HashMap<EventId, u32>>,
 }
 
 impl std::fmt::Debug for Steps {
@@ -32,42 +30,38 @@ impl std::fmt::Debug for Steps {
 impl Steps {
     /// Delivers to each of them, in this order.
     pub fn new(steps: Vec<Arc<dyn Endpoint>>, in_key_order: bool) -> Self {
-        Self { steps, in_key_order, finished: Mutex::default() }
-    }
-
-    fn remembered(&self) -> MutexGuard<'_, HashMap<EventId, u32>> {
-        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many steps each event has behind it.
-    fn finished(&self, page: &Page) -> Vec<u32> {
-        let remembered = self.remembered();
-        let known = |(index, event): (usize, &Arc<posthaste::Event>)| {
-            page.step(index).max(remembered.get(&event.id).copied().unwrap_or(0))
-        };
-        page.events().iter().enumerate().map(known).collect()
+        Self { steps, in_key_order }
     }
 
     /// Hands to one step the events that stand before it, and moves on those it accepted. An event that did not get
     /// through is marked with what this step said; one that it left unmarked stays so.
-    async fn take(&self, step: usize, page: &mut Page, finished: &mut [u32], open: &mut [bool]) {
-        let here: Vec<usize> =
-            (0..finished.len()).filter(|index| open[*index] && finished[*index] as usize == step).collect();
+    async fn take(&self, step: usize, page: &mut Page, open: &mut [bool]) {
+        let stands_here = |index: &usize| open[*index] && page.step(*index) as usize == step;
+        let here: Vec<usize> = (0..open.len()).filter(stands_here).collect();
         if here.is_empty() {
             return;
         }
         let mut part = page.select(&here);
-        self.steps[step].deliver(&mut part).await;
+        self.hand_over(step, &mut part).await;
         for (place, index) in here.into_iter().enumerate() {
             match part.outcome(place) {
-                Some(Outcome::Delivered) => finished[index] += 1,
+                // Said at once: a later step may panic or take too long, and what was reached until then counts.
+                Some(Outcome::Delivered) => page.reached(index, page.step(index) + 1),
                 other => {
                     open[index] = false;
                     if let Some(outcome) = other {
-                        page.mark(index, outcome.clone());
+                        page.mark(index, at_step(step, outcome));
                     }
                 }
             }
+        }
+    }
+
+    /// A panic is the failure of what this step was handed, and of nothing else in the page.
+    async fn hand_over(&self, step: usize, part: &mut Page) {
+        let handing = AssertUnwindSafe(self.steps[step].deliver(part)).catch_unwind();
+        if handing.await.is_err() {
+            part.mark_rest(&Outcome::retry(format!("{} panicked", self.steps[step].describe())));
         }
     }
 
@@ -83,34 +77,31 @@ impl Steps {
             }
         }
     }
+}
 
-    fn remember(&self, page: &mut Page, finished: &[u32]) {
-        let mut remembered = self.remembered();
-        for (index, steps) in finished.iter().copied().enumerate() {
-            let id = page.events()[index].id;
-            remembered.remove(&id);
-            if steps as usize == self.steps.len() {
-                page.delivered(index);
-            } else if steps > 0 {
-                page.reached(index, steps);
-                if remembered.len() < REMEMBERED {
-                    remembered.insert(id, steps);
-                }
-            }
-        }
+/// The same outcome; its reason says which step spoke.
+fn at_step(step: usize, outcome: &Outcome) -> Outcome {
+    let mut outcome = outcome.clone();
+    if let Outcome::Retry { reason, .. } | Outcome::Dead { reason } | Outcome::Unavailable { reason } =
+        &mut outcome
+    {
+        *reason = format!("step {}: {reason}", step + 1);
     }
+    outcome
 }
 
 #[async_trait]
 impl Sink for Steps {
     async fn deliver(&self, page: &mut Page) {
-        let mut finished = self.finished(page);
-        let mut open = vec![true; finished.len()];
+        let mut open = vec![true; page.events().len()];
         for step in 0..self.steps.len() {
-            self.take(step, page, &mut finished, &mut open).await;
+            self.take(step, page, &mut open).await;
             self.close_followers(page, &mut open);
         }
-        self.remember(page, &finished);
+        // Also beyond the last step: there may have been more of them when an earlier attempt was made.
+        for index in (0..open.len()).filter(|index| open[*index]) {
+            page.delivered(index);
+        }
     }
 
     async fn check(&self) -> Result<(), String> {

@@ -1,44 +1,30 @@
-//! An event-store table in PostgreSQL.
+//! `event_store`: appends events to a table in PostgreSQL, each once. Often the first of two steps: stored, then published.
+//!
+//! A page is one statement in one transaction, so it is stored as a whole or not at all. Appends to a table take turns,
+//! so that positions become visible in their order: a reader that remembers the last position misses nothing.
+//!
+//! | what PostgreSQL says | outcome |
+//! |---|---|
+//! | committed, whether a row was new or its id was there before | delivered |
+//! | this row is refused: data exception (22), constraint (23), limit (54), check option (44), `raise` in a trigger (P0001) | dead, with the server's sentence; the rest of the page is stored without it |
+//! | the body has more than 512 MiB | dead, before anything is sent |
+//! | in structured form, the source needs what the event has not | dead |
+//! | serialization failure, deadlock (class 40) | retry |
+//! | the connection is refused, lost or too slow; shutting down (57P), cancelled (57014), lock timeout (55) | unavailable |
+//! | too many connections, disk full, out of memory (53), input or output errors (58, XX) | unavailable |
+//! | wrong password, not allowed (28, 42501), no such database (3D000) | unavailable |
+//! | read-only: a standby, or a database that was made so (25006) | unavailable |
+//! | no such table or schema, or a table with other columns (42, 3F000) | unavailable, with the remedy |
+//! | anything else | retry |
 
-use async_trait::async_trait;
-use posthaste::{Outcome, Page, Sink};
+mod table;
+mod settings;
+mod errors;
+mod rows;
+mod rest;
+mod state;
+mod link;
+mod sink;
 
-use crate::endpoint::{Endpoint, Route};
-use crate::section::Section;
-
-/// What was configured, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventStoreSettings {}
-
-impl EventStoreSettings {
-    /// Reads the sink's table.
-    pub fn validate(section: &Section<'_>) -> Option<Self> {
-        section.problem("type", "is not there yet");
-        None
-    }
-}
-
-/// The sink.
-#[derive(Debug)]
-pub struct EventStoreSink {}
-
-impl EventStoreSink {
-    /// Opens it without waiting for its server; the error is a sentence.
-    pub fn new(_settings: EventStoreSettings, _route: Route) -> Result<Self, String> {
-        Err("not there yet".to_owned())
-    }
-}
-
-#[async_trait]
-impl Sink for EventStoreSink {
-    async fn deliver(&self, page: &mut Page) {
-        page.mark_rest(&Outcome::unavailable("not there yet"));
-    }
-}
-
-#[async_trait]
-impl Endpoint for EventStoreSink {
-    fn describe(&self) -> String {
-        "event_store".to_owned()
-    }
-}
+pub use settings::EventStoreSettings;
+pub use sink::EventStoreSink;

@@ -1,44 +1,28 @@
-//! Google Pub/Sub.
+//! `pubsub`: Google Pub/Sub, with Google's own client.
+//!
+//! A page is sent at once: the client keeps one sender per ordering key, sends its messages in order, and after a failure
+//! refuses the later ones until it is told to resume. So nothing overtakes a message that failed.
+//!
+//! | what Pub/Sub or the client says | outcome |
+//! |---|---|
+//! | a message id | delivered |
+//! | `INVALID_ARGUMENT`, to this message alone | dead, with the server's sentence |
+//! | `INVALID_ARGUMENT`, to several messages in one request | each is sent alone, and then judged |
+//! | more than 10 MB with attributes and key; an attribute or topic that Pub/Sub cannot carry | dead, before anything is sent |
+//! | the topic's template needs what the event has not | dead |
+//! | `NOT_FOUND`, of the one topic of this sink | unavailable, with the remedy |
+//! | `NOT_FOUND`, of a topic that was made from the event | retry, so that the other topics go on |
+//! | `PERMISSION_DENIED`, `UNAUTHENTICATED`, credentials that cannot be had | unavailable |
+//! | `RESOURCE_EXHAUSTED`, `UNAVAILABLE`, `DEADLINE_EXCEEDED`, no connection, no answer in time | unavailable |
+//! | any other code (`INTERNAL`, `UNKNOWN`, `ABORTED`, `FAILED_PRECONDITION`, ...) | unavailable |
+//! | the key is paused because an attempt that was given up has failed meanwhile | unavailable |
 
-use async_trait::async_trait;
-use posthaste::{Outcome, Page, Sink};
+mod settings;
+mod errors;
+mod message;
+mod client;
+mod health;
+mod sink;
 
-use crate::endpoint::{Endpoint, Route};
-use crate::section::Section;
-
-/// What was configured, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PubsubSettings {}
-
-impl PubsubSettings {
-    /// Reads the sink's table.
-    pub fn validate(section: &Section<'_>) -> Option<Self> {
-        section.problem("type", "is not there yet");
-        None
-    }
-}
-
-/// The sink.
-#[derive(Debug)]
-pub struct PubsubSink {}
-
-impl PubsubSink {
-    /// Opens it without waiting for its server; the error is a sentence.
-    pub fn new(_settings: PubsubSettings, _route: Route) -> Result<Self, String> {
-        Err("not there yet".to_owned())
-    }
-}
-
-#[async_trait]
-impl Sink for PubsubSink {
-    async fn deliver(&self, page: &mut Page) {
-        page.mark_rest(&Outcome::unavailable("not there yet"));
-    }
-}
-
-#[async_trait]
-impl Endpoint for PubsubSink {
-    fn describe(&self) -> String {
-        "pubsub".to_owned()
-    }
-}
+pub use settings::PubsubSettings;
+pub use sink::PubsubSink;

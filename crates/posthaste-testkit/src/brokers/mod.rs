@@ -12,3 +12,6 @@ pub mod kafka;
 
 pub mod moto;
 pub mod rabbitmq;
+//! Broker programs as tests start them. Clients stay out of here: a test brings its own.
+
+pub mod pubsub;

@@ -1,0 +1,78 @@
+//! The way to the server: one connection, made on demand, with a deadline on everything.
+//!
+//! No pool: appends take turns anyway, and a pool would hide behind its own timeout why it cannot connect.
+
+use std::future::Future;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    options: PgConnectOptions,
+    limit: Duration,
+    kept: Mutex<Option<PgConnection>>,
+}
+
+impl Link {
+    pub(super) fn new(options: PgConnectOptions, limit: Duration) -> Self {
+        Self { options, limit, kept: Mutex::default() }
+    }
+
+    /// Runs on the connection. One that failed is not used again: after a fail-over it may lead to a server that is
+    /// read-only for ever.
+    pub(super) async fn run<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        self.in_time(async {
+            let mut kept = self.kept.lock().await;
+            let mut connection = match alive(kept.take()).await {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            let done = work(&mut connection).await?;
+            *kept = Some(connection);
+            Ok(done)
+        })
+        .await
+    }
+
+    /// Runs on a connection of its own, so that logging in is tried too.
+    pub(super) async fn run_anew<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        self.in_time(async {
+            let mut connection = self.connect().await?;
+            let done = work(&mut connection).await?;
+            connection.close().await?;
+            Ok(done)
+        })
+        .await
+    }
+
+    /// The limits are for the server: a client that is gone must not keep others from their turn.
+    async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut connection = PgConnection::connect_with(&self.options).await?;
+        let millis = self.limit.as_millis();
+        let limits =
+            format!("set statement_timeout = {millis}; set idle_in_transaction_session_timeout = {millis}");
+        sqlx::raw_sql(AssertSqlSafe(limits)).execute(&mut connection).await?;
+        Ok(connection)
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+        let late = || sqlx::Error::Io(std::io::Error::other(format!("no answer within {:?}", self.limit)));
+        timeout(self.limit, work).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// A connection that was idle may have been ended meanwhile; that costs a question, not a failed page.
+async fn alive(kept: Option<PgConnection>) -> Option<PgConnection> {
+    let mut connection = kept?;
+    connection.ping().await.ok().map(|()| connection)
+}

@@ -1,0 +1,438 @@
+//! The sink suite on Google's Pub/Sub emulator, and what Pub/Sub in particular can say.
+#![cfg(feature = "pubsub")]
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::DateTime;
+use google_cloud_auth::credentials::anonymous;
+use google_cloud_pubsub::client::{BasePublisher, Subscriber, SubscriptionAdmin, TopicAdmin};
+use google_cloud_pubsub::error::PublishError;
+use google_cloud_pubsub::model::Message;
+use posthaste::{NewEvent, Outcome, Page, Sink};
+use posthaste_sinks::pubsub::{PubsubSettings, PubsubSink};
+use posthaste_sinks::{Endpoint, Envelope, Form, Problems, Route, Section, Surroundings};
+use posthaste_testkit::Gate;
+use posthaste_testkit::brokers::pubsub::PubsubServer;
+use posthaste_testkit::sink_suite::{Received, SinkBench};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+const PROJECT: &str = "posthaste";
+
+struct Pubsub {
+    server: Arc<PubsubServer>,
+    gate: Arc<Gate>,
+    topic: String,
+    inbox: Inbox,
+}
+
+/// Everything that arrives, acknowledged and kept. A message that the server delivers again is kept once.
+struct Inbox {
+    messages: Arc<Mutex<Vec<Message>>>,
+    receiving: JoinHandle<()>,
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.receiving.abort();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inbox {
+    async fn open(address: &str, subscription: &str) -> Self {
+        let anonymous = anonymous::Builder::new().build();
+        let client = Subscriber::builder().with_endpoint(address).with_credentials(anonymous).build().await;
+        let mut stream = client.expect("a subscriber").subscribe(subscription).build();
+        let messages: Arc<Mutex<Vec<Message>>> = Arc::default();
+        let kept = messages.clone();
+        let receiving = tokio::spawn(async move {
+            let mut seen = HashSet::new();
+            while let Some(Ok((message, handler))) = stream.next().await {
+                if seen.insert(message.message_id.clone()) {
+                    lock(&kept).push(message);
+                }
+                handler.ack();
+            }
+        });
+        Self { messages, receiving }
+    }
+}
+
+impl Pubsub {
+    /// On the server itself, so that it can be looked at while the gate is shut.
+    fn address(&self) -> String {
+        format!("http://127.0.0.1:{}", self.server.port())
+    }
+
+    fn with(&self, route: Route, more: Value) -> PubsubSink {
+        let endpoint = format!("http://127.0.0.1:{}", self.gate.port());
+        let mut table =
+            json!({ "project": PROJECT, "topic": self.topic, "endpoint": endpoint, "timeout": "5s" });
+        table.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
+        open(&table, route)
+    }
+
+    fn plain(&self) -> PubsubSink {
+        self.with(Route::new("s"), json!({}))
+    }
+
+    /// One more topic of this name, with a subscription that keeps order.
+    async fn make_topic(server: &PubsubServer, topic: &str) -> Inbox {
+        let address = format!("http://127.0.0.1:{}", server.port());
+        let name = format!("projects/{PROJECT}/topics/{topic}");
+        let subscription = format!("projects/{PROJECT}/subscriptions/{topic}");
+        match server.topics_port() {
+            Some(port) => get(port, &format!("/topics?name={name}&subscription={subscription}")),
+            None => create(&address, &name, &subscription, true).await,
+        }
+        Inbox::open(&address, &subscription).await
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let bodies =
+            lock(&self.inbox.messages).iter().map(|message| message.data.to_vec()).collect::<Vec<_>>();
+        bodies.into_iter().map(|body| String::from_utf8(body).expect("text")).collect()
+    }
+
+    async fn until_received(&self, count: usize) -> Vec<String> {
+        for _ in 0..1200 {
+            if self.texts().len() >= count {
+                return self.texts();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("only {:?} within a minute", self.texts());
+    }
+}
+
+async fn create(address: &str, topic: &str, subscription: &str, ordered: bool) {
+    let token = || anonymous::Builder::new().build();
+    let topics = TopicAdmin::builder()
+        .with_endpoint(address)
+        .with_credentials(token())
+        .build()
+        .await
+        .expect("a client");
+    let subscriptions =
+        SubscriptionAdmin::builder().with_endpoint(address).with_credentials(token()).build().await;
+    // It may be there already, with another subscription.
+    drop(topics.create_topic().set_name(topic).send().await);
+    let creating =
+        subscriptions.expect("a client").create_subscription().set_name(subscription).set_topic(topic);
+    creating
+        .set_enable_message_ordering(ordered)
+        .set_ack_deadline_seconds(60)
+        .send()
+        .await
+        .expect("a subscription");
+}
+
+fn get(port: u16, path: &str) {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connect");
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("ask");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.contains(" 200 "), "{answer}");
+}
+
+fn open(table: &Value, route: Route) -> PubsubSink {
+    let (problems, surroundings) = (Problems::default(), Surroundings::default());
+    let section = Section::new("sink", table.as_object().expect("a table"), &problems, &surroundings);
+    let settings = PubsubSettings::validate(&section);
+    section.finish();
+    let settings = settings.unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    PubsubSink::new(settings, route).expect("a sink")
+}
+
+#[async_trait]
+impl SinkBench for Pubsub {
+    const NAME: &'static str = "pubsub";
+    const ATTRIBUTES: Option<&'static str> = Some("ce-");
+
+    async fn start() -> Result<Self, String> {
+        let server = PubsubServer::shared().await?;
+        let topic = format!("orders-{}", uuid::Uuid::now_v7().simple());
+        let inbox = Self::make_topic(&server, &topic).await;
+        Ok(Self { gate: Gate::before(server.port()).await, server, topic, inbox })
+    }
+
+    fn server(&self) -> String {
+        self.server.name()
+    }
+
+    fn sink(&self) -> Arc<dyn Sink> {
+        Arc::new(self.plain())
+    }
+
+    fn structured(&self) -> Arc<dyn Sink> {
+        Arc::new(self.with(Route::new("s").envelope(Envelope::new(Form::Structured)), json!({})))
+    }
+
+    async fn received(&self) -> Vec<Received> {
+        let mut messages = lock(&self.inbox.messages).clone();
+        if !self.server.keeps_order() {
+            // It hands messages out in any order, but numbers them as they arrive: m0, m1, ...
+            messages.sort_by_key(|message| message.message_id[1..].parse::<u64>().expect("a number"));
+        }
+        messages.into_iter().map(received).collect()
+    }
+
+    /// Killed, the emulator would forget everything: the way to it is taken away.
+    async fn take_away(&self) {
+        self.gate.shut().await;
+    }
+
+    async fn bring_back(&self) {
+        self.gate.open().await;
+    }
+
+    fn too_large(&self) -> Option<usize> {
+        Some(10_000_000)
+    }
+
+    fn with_wrong_credentials(&self) -> Option<Arc<dyn Sink>> {
+        None
+    }
+
+    fn to_unknown_destination(&self) -> Option<Arc<dyn Sink>> {
+        Some(Arc::new(self.with(Route::new("s"), json!({ "topic": "no-such-topic" }))))
+    }
+}
+
+fn received(message: Message) -> Received {
+    let id = message.attributes.get("event_id").cloned().expect("an event id");
+    let key = Some(message.ordering_key).filter(|key| !key.is_empty());
+    Received { id, key, body: message.data.to_vec(), headers: message.attributes.into_iter().collect() }
+}
+
+posthaste_testkit::sink_suite!(Pubsub);
+
+/// Events with these bodies; the key is what stands before the first `-`.
+fn page(bodies: &[&str]) -> Page {
+    let event = |(seq, body): (usize, &&str)| {
+        let key = body.split('-').next().unwrap_or_default();
+        let new = NewEvent::bytes("orders", body.as_bytes().to_vec()).key(key);
+        Arc::new(new.stored(i64::try_from(seq).expect("small"), DateTime::UNIX_EPOCH))
+    };
+    Page::new(bodies.iter().enumerate().map(event).collect())
+}
+
+fn again(page: &Page) -> Page {
+    page.select(&(0..page.events().len()).collect::<Vec<_>>())
+}
+
+/// What became of each event, in one word.
+fn words(page: &Page) -> Vec<&'static str> {
+    let word = |index| match page.outcome(index) {
+        Some(Outcome::Delivered) => "delivered",
+        Some(Outcome::Retry { .. }) => "retry",
+        Some(Outcome::Dead { .. }) => "dead",
+        Some(Outcome::Unavailable { .. }) => "unavailable",
+        _ => "unmarked",
+    };
+    (0..page.events().len()).map(word).collect()
+}
+
+fn reason(page: &Page, index: usize) -> String {
+    match page.outcome(index) {
+        Some(Outcome::Dead { reason } | Outcome::Unavailable { reason } | Outcome::Retry { reason, .. }) => {
+            reason.clone()
+        }
+        other => panic!("{other:?} has no reason"),
+    }
+}
+
+async fn bench() -> Option<Pubsub> {
+    posthaste_testkit::sink_suite::bench::<Pubsub>().await
+}
+
+/// What the sink relies on when it sends a page at once: a message of a key that fails is followed by nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_sends_nothing_of_a_key_after_a_failure_until_it_is_told_to() {
+    let Some(bench) = bench().await else { return };
+    let anonymous = anonymous::Builder::new().build();
+    let base = BasePublisher::builder().with_endpoint(bench.address()).with_credentials(anonymous).build();
+    let name = format!("projects/{PROJECT}/topics/{}", bench.topic);
+    let publisher = base.await.expect("a client").publisher(name).set_message_count_threshold(1).build();
+    let message = |key: &str, body: &str| Message::new().set_data(body.to_owned()).set_ordering_key(key);
+    let mut sent = vec![publisher.publish(message("k", "k-1"))];
+    // Neither body nor attributes: the server refuses it.
+    sent.push(publisher.publish(message("k", "")));
+    sent.extend((3..50).map(|n| publisher.publish(message("k", &format!("k-{n}")))));
+    let other = publisher.publish(message("other", "other-1"));
+    let mut answers = Vec::new();
+    for answer in sent {
+        answers.push(answer.await);
+    }
+    assert!(answers[0].is_ok(), "{:?}", answers[0]);
+    assert!(matches!(answers[1], Err(PublishError::Rpc(_))), "{:?}", answers[1]);
+    assert!(
+        answers[2..].iter().all(|answer| matches!(answer, Err(PublishError::OrderingKeyPaused))),
+        "{answers:?}"
+    );
+    other.await.expect("other keys go on");
+    let paused = publisher.publish(message("k", "k-50")).await;
+    assert!(matches!(paused, Err(PublishError::OrderingKeyPaused)), "{paused:?}");
+    publisher.resume_publish("k");
+    publisher.publish(message("k", "k-51")).await.expect("it goes on");
+    let mut arrived = bench.until_received(3).await;
+    arrived.sort();
+    assert_eq!(arrived, ["k-1", "k-51", "other-1"]);
+}
+
+/// The key that failed is told to go on before the next attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_failed_goes_on_with_the_next_attempt() {
+    let Some(bench) = bench().await else { return };
+    let sink = bench.plain();
+    let mut first = page(&["a-0"]);
+    sink.deliver(&mut first).await;
+    assert_eq!(words(&first), ["delivered"], "{:?}", first.outcome(0));
+    bench.gate.shut().await;
+    let mut lost = page(&["a-1", "a-2", "b-1"]);
+    sink.deliver(&mut lost).await;
+    assert_eq!(words(&lost), ["unavailable", "unmarked", "unavailable"]);
+    bench.gate.open().await;
+    let mut found = again(&lost);
+    for _ in 0..50 {
+        found = again(&lost);
+        sink.deliver(&mut found).await;
+        if words(&found) == ["delivered"; 3] {
+            break;
+        }
+    }
+    assert_eq!(words(&found), ["delivered"; 3], "{:?}", found.outcome(0));
+    let arrived = bench.until_received(4).await;
+    let of_a: Vec<&String> = arrived.iter().filter(|body| body.starts_with("a-")).collect();
+    assert!(!bench.server.keeps_order() || of_a == ["a-0", "a-1", "a-2"], "{arrived:?}");
+}
+
+/// A refusal names no message; so those that shared the request are sent alone, and only the one that is meant is dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_the_server_refuses_is_found_among_those_it_travelled_with() {
+    let Some(bench) = bench().await else { return };
+    // The server does not know this topic's schema, so the refusal is provoked: a proxy that speaks no HTTP/2 cannot do it,
+    // but a key of control characters can, if the server minds; otherwise all are accepted.
+    let mut events: Vec<_> = page(&["a-1", "a-2", "b-1"]).events().to_vec();
+    let odd = NewEvent::bytes("orders", "a-3").key("a").header("h", "\u{0}");
+    events.insert(1, Arc::new(odd.stored(9, DateTime::UNIX_EPOCH)));
+    let mut page = Page::new(events);
+    bench.plain().deliver(&mut page).await;
+    println!("{:?}", words(&page));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_topic_is_waited_for_if_it_is_the_only_one_and_retried_otherwise() {
+    let Some(bench) = bench().await else { return };
+    let mut missing = page(&["a-1"]);
+    bench.with(Route::new("s"), json!({ "topic": "no-such-topic" })).deliver(&mut missing).await;
+    assert_eq!(words(&missing), ["unavailable"]);
+    assert!(
+        reason(&missing, 0).contains("create the topic projects/posthaste/topics/no-such-topic"),
+        "{}",
+        reason(&missing, 0)
+    );
+    let by_event = bench.with(Route::new("s"), json!({ "topic": "{header:to}" }));
+    let to = |seq, key: &str, topic: &str| {
+        let event = NewEvent::bytes("orders", format!("{key}-{seq}")).key(key);
+        let event = if topic.is_empty() { event } else { event.header("to", topic) };
+        Arc::new(event.stored(seq, DateTime::UNIX_EPOCH))
+    };
+    let mut mixed = Page::new(vec![
+        to(1, "a", "no-such-topic"),
+        to(2, "a", &bench.topic),
+        to(3, "b", &bench.topic),
+        to(4, "c", "!"),
+        to(5, "d", ""),
+        to(6, "d", &bench.topic),
+    ]);
+    by_event.deliver(&mut mixed).await;
+    assert_eq!(words(&mixed), ["retry", "unmarked", "delivered", "dead", "dead", "unmarked"]);
+    assert!(reason(&mixed, 3).contains("cannot be the id of a topic"), "{}", reason(&mixed, 3));
+    assert_eq!(reason(&mixed, 4), "the address needs the header to, and the event has none");
+    assert_eq!(bench.until_received(1).await, ["b-3"]);
+}
+
+/// Events of one key that go to several topics: each waits for the one before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_keeps_its_order_over_several_topics() {
+    let Some(bench) = bench().await else { return };
+    let second = format!("{}-second", bench.topic);
+    let inbox = Pubsub::make_topic(&bench.server, &second).await;
+    let events = (0..20).map(|seq| {
+        let topic = if seq % 3 == 0 { second.as_str() } else { bench.topic.as_str() };
+        let event = NewEvent::bytes("orders", format!("a-{seq}")).key("a").header("to", topic);
+        Arc::new(event.stored(seq, DateTime::UNIX_EPOCH))
+    });
+    let mut page = Page::new(events.collect());
+    bench.with(Route::new("s"), json!({ "topic": "{header:to}" })).deliver(&mut page).await;
+    assert_eq!(words(&page), ["delivered"; 20]);
+    assert_eq!(bench.until_received(13).await.len(), 13);
+    while lock(&inbox.messages).len() < 7 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_order_there_is_no_ordering_key() {
+    let Some(bench) = bench().await else { return };
+    let mut page = page(&["a-1", "a-2"]);
+    bench.with(Route::new("s").without_order(), json!({})).deliver(&mut page).await;
+    assert_eq!(words(&page), ["delivered"; 2]);
+    bench.until_received(2).await;
+    let messages = lock(&bench.inbox.messages).clone();
+    assert!(messages.iter().all(|message| message.ordering_key.is_empty()));
+    assert!(messages.iter().all(|message| message.attributes["ce-partitionkey"] == "a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_health_check_sees_the_topic_and_the_warnings_what_is_risky() {
+    let Some(bench) = bench().await else { return };
+    if bench.server.topics_port().is_some() {
+        return eprintln!("skipped: the health check (pstest speaks no HTTP)");
+    }
+    let sink = bench.plain();
+    sink.check().await.expect("all is well");
+    assert_eq!(sink.warnings().await, Vec::<String>::new());
+    let missing = bench.with(Route::new("s"), json!({ "topic": "no-such-topic" }));
+    let said = missing.check().await.expect_err("no topic");
+    assert!(
+        said.starts_with("pubsub projects/posthaste/topics/no-such-topic at http://127.0.0.1:"),
+        "{said}"
+    );
+    assert!(said.ends_with("create the topic projects/posthaste/topics/no-such-topic"), "{said}");
+    bench.with(Route::new("s"), json!({ "topic": "{topic}" })).check().await.expect("the server is there");
+    let (name, subscription) = (
+        format!("projects/{PROJECT}/topics/{}", bench.topic),
+        format!("projects/{PROJECT}/subscriptions/{}-loose", bench.topic),
+    );
+    create(&bench.address(), &name, &subscription, false).await;
+    assert!(sink.warnings().await.concat().contains("-loose does not keep the order of keys"));
+    let lonely = format!("{}-lonely", bench.topic);
+    let anonymous = anonymous::Builder::new().build();
+    let topics = TopicAdmin::builder()
+        .with_endpoint(bench.address())
+        .with_credentials(anonymous)
+        .build()
+        .await
+        .expect("a client");
+    topics
+        .create_topic()
+        .set_name(format!("projects/{PROJECT}/topics/{lonely}"))
+        .send()
+        .await
+        .expect("a topic");
+    let warnings = bench.with(Route::new("s"), json!({ "topic": lonely })).warnings().await;
+    assert!(warnings.concat().contains("has no subscription and keeps nothing"), "{warnings:?}");
+    bench.gate.shut().await;
+    sink.check().await.expect_err("nobody there");
+    assert!(sink.warnings().await.concat().contains("could not look at"));
+}
