@@ -95,7 +95,7 @@ fn received(line: &str) -> Received {
         Some(Value::String(coded)) if object.get("payload_encoding").is_some() => {
             BASE64_STANDARD.decode(coded).expect("base64")
         }
-        Some(_) => line[line.find("\"payload\":").expect("there") + 10..line.len() - 1].as_bytes().to_vec(),
+        Some(_) => line.as_bytes()[line.find("\"payload\":").expect("there") + 10..line.len() - 1].to_vec(),
     };
     let headers = object["headers"].as_object().into_iter().flatten();
     let headers =

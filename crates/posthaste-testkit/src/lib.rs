@@ -6,7 +6,6 @@ mod gate;
 pub mod brokers;
 mod ledger;
 mod workload;
-pub mod brokers;
 pub mod suite;
 pub mod sink_suite;
 
