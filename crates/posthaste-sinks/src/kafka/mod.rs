@@ -28,12 +28,12 @@
 //! For the same reason a success without an offset is not believed: librdkafka reports it when a *later* request of the
 //! partition succeeded. In those 3 runs it reported records as delivered that were nowhere.
 
-mod client;
-mod errors;
-mod record;
 mod settings;
-mod sink;
+mod record;
+mod errors;
+mod client;
 mod warnings;
+mod sink;
 
 pub use settings::{KafkaSettings, Login, Mechanism};
 pub use sink::KafkaSink;

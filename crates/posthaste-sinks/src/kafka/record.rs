@@ -7,7 +7,7 @@ use rdkafka::producer::FutureRecord;
 
 use crate::endpoint::Route;
 
-use super::settings::KafkaSettings;
+use super::settings::{KafkaSettings, topic_mistake};
 
 /// What stands before the names of CloudEvents attributes.
 const PREFIX: &str = "ce_";
@@ -81,16 +81,6 @@ impl Record {
             None => record,
         }
     }
-}
-
-/// Why a text is no name of a topic.
-pub(super) fn topic_mistake(topic: &str) -> Option<String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let good = (1..=249).contains(&topic.len()) && topic.bytes().all(plain) && topic != "." && topic != "..";
-    (!good).then(|| {
-        let shown: String = topic.chars().take(80).collect();
-        format!("`{shown}` is no name of a topic; letters, digits, `.`, `_` and `-` are, up to 249 of them")
-    })
 }
 
 #[cfg(test)]

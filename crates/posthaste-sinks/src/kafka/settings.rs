@@ -12,8 +12,6 @@ use crate::section::Section;
 use crate::template::Template;
 use crate::tls::{Tls, is_this_machine};
 
-use super::record::topic_mistake;
-
 /// What was configured, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -179,6 +177,16 @@ fn topic(section: &Section<'_>) -> Option<Template> {
         section.problem("topic", mistake);
     }
     Some(topic)
+}
+
+/// Why a text is no name of a topic.
+pub(super) fn topic_mistake(topic: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let good = (1..=249).contains(&topic.len()) && topic.bytes().all(plain) && topic != "." && topic != "..";
+    (!good).then(|| {
+        let shown: String = topic.chars().take(80).collect();
+        format!("`{shown}` is no name of a topic; letters, digits, `.`, `_` and `-` are, up to 249 of them")
+    })
 }
 
 fn login(section: &Section<'_>) -> Option<Login> {

@@ -117,7 +117,7 @@ async fn a_refused_batch_does_not_kill_the_neighbours() {
     let Some(kafka) = bench::<Kafka>().await else { return };
     let sink = kafka.open(kafka.settings(), Route::new("s").without_order());
     kafka.mock.tell("delay 50");
-    kafka.mock.tell("error produce MSG_SIZE_TOO_LARGE 4");
+    kafka.mock.tell("error produce MSG_SIZE_TOO_LARGE 1");
     let mut page = page(0..100, no_key);
     sink.deliver(&mut page).await;
     assert_eq!(marks(&page), "D".repeat(100));
