@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex as Locked};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_config::{BehaviorVersion, Region};
@@ -28,7 +29,7 @@ struct Queue {
     gate: Arc<Gate>,
     client: Client,
     url: String,
-    received: Mutex<Vec<Received>>,
+    received: Arc<Mutex<Vec<Received>>>,
 }
 
 fn sink(settings: Value, route: Route) -> Arc<SqsSink> {
@@ -59,7 +60,7 @@ impl Queue {
         let create = client.create_queue().queue_name(name).set_attributes(fifo.map(|fifo| [fifo].into()));
         let url = create.send().await.expect("create").queue_url().expect("a URL").to_owned();
         let gate = Gate::before(moto.port()).await;
-        Ok(Self { _moto: moto, gate, client, url, received: Mutex::default() })
+        Ok(Self { _moto: moto, gate, client, url, received: Arc::default() })
     }
 
     fn settings(&self, different: Value) -> Value {
@@ -70,31 +71,53 @@ impl Queue {
         sink(self.settings(different), Route::new("s"))
     }
 
-    /// Takes what is there. A group's next messages come only when its earlier ones are deleted.
-    async fn take(&self) -> Vec<Received> {
-        let mut taken = Vec::new();
-        loop {
-            let request = self.client.receive_message().queue_url(&self.url).max_number_of_messages(10);
-            let answer = request.message_attribute_names("All").send().await.expect("receive");
-            let messages = answer.messages();
-            if messages.is_empty() {
-                return taken;
+    /// Takes what arrives, from now on: moto is slow with many messages in a queue. The task ends with the test.
+    fn consuming(self) -> Self {
+        let (client, url, received) = (self.client.clone(), self.url.clone(), self.received.clone());
+        tokio::spawn(async move {
+            while take_all(&client, &url, &received).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            taken.extend(messages.iter().map(as_received));
-            self.delete(messages).await;
-        }
+        });
+        self
     }
+}
 
-    async fn delete(&self, messages: &[Message]) {
-        let entry = |(n, message): (usize, &Message)| {
-            let entry = DeleteMessageBatchRequestEntry::builder().id(n.to_string());
-            entry.set_receipt_handle(message.receipt_handle.clone()).build().expect("complete")
-        };
-        let entries = messages.iter().enumerate().map(entry).collect();
-        let request = self.client.delete_message_batch().queue_url(&self.url).set_entries(Some(entries));
-        let deleted = request.send().await.expect("delete");
-        assert!(deleted.failed().is_empty(), "{deleted:?}");
+/// Takes what is there. One at a time, so that the order of arrival is kept.
+async fn take_all(
+    client: &Client,
+    url: &str,
+    received: &Mutex<Vec<Received>>,
+) -> Result<(), aws_sdk_sqs::Error> {
+    let mut received = received.lock().await;
+    loop {
+        let taken = take(client, url).await?;
+        if taken.is_empty() {
+            return Ok(());
+        }
+        received.extend(taken);
     }
+}
+
+/// Takes some messages. A group's next ones come only when its earlier ones are deleted.
+async fn take(client: &Client, url: &str) -> Result<Vec<Received>, aws_sdk_sqs::Error> {
+    let request = client.receive_message().queue_url(url).max_number_of_messages(10);
+    let answer = request.message_attribute_names("All").send().await?;
+    if !answer.messages().is_empty() {
+        delete(client, url, answer.messages()).await?;
+    }
+    Ok(answer.messages().iter().map(as_received).collect())
+}
+
+async fn delete(client: &Client, url: &str, messages: &[Message]) -> Result<(), aws_sdk_sqs::Error> {
+    let entry = |(n, message): (usize, &Message)| {
+        let entry = DeleteMessageBatchRequestEntry::builder().id(n.to_string());
+        entry.set_receipt_handle(message.receipt_handle.clone()).build().expect("complete")
+    };
+    let entries = messages.iter().enumerate().map(entry).collect();
+    let deleted = client.delete_message_batch().queue_url(url).set_entries(Some(entries)).send().await?;
+    assert!(deleted.failed().is_empty(), "{deleted:?}");
+    Ok(())
 }
 
 async fn client(port: u16) -> Client {
@@ -131,7 +154,7 @@ impl SinkBench for Queue {
     const TEXT_ONLY: bool = true;
 
     async fn start() -> Result<Self, String> {
-        Self::open("orders.fifo").await
+        Ok(Self::open("orders.fifo").await?.consuming())
     }
 
     fn server(&self) -> String {
@@ -147,9 +170,8 @@ impl SinkBench for Queue {
     }
 
     async fn received(&self) -> Vec<Received> {
-        let mut received = self.received.lock().await;
-        received.extend(self.take().await);
-        received.clone()
+        take_all(&self.client, &self.url, &self.received).await.expect("receive");
+        self.received.lock().await.clone()
     }
 
     async fn take_away(&self) {
@@ -187,7 +209,7 @@ impl SinkBench for Standard {
     const ORDERED: bool = false;
 
     async fn start() -> Result<Self, String> {
-        Ok(Self(Queue::open("orders").await?))
+        Ok(Self(Queue::open("orders").await?.consuming()))
     }
 
     fn server(&self) -> String {
@@ -260,7 +282,7 @@ async fn a_queue_is_seen_and_what_is_risky_about_it_is_said() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_travel_in_base64_and_a_repetition_is_recognised() {
-    let Some(bench) = sink_suite::bench::<Queue>().await else { return };
+    let Ok(bench) = Queue::open("orders.fifo").await else { return };
     let sink = bench.with(json!({ "encoding": "base64" }));
     let event = Arc::new(NewEvent::bytes("t", vec![0, 255]).key("k").stored(1, DateTime::UNIX_EPOCH));
     for _ in 0..2 {
@@ -268,12 +290,27 @@ async fn bytes_travel_in_base64_and_a_repetition_is_recognised() {
         sink.deliver(&mut page).await;
         assert_eq!(page.outcome(0), Some(&Outcome::Delivered));
     }
-    let received = bench.received().await;
+    let received = take(&bench.client, &bench.url).await.expect("receive");
     assert_eq!(received.len(), 1, "the event's id is the dedupe id");
     assert_eq!(
         (received[0].body.as_slice(), received[0].headers["content-transfer-encoding"].as_str()),
         (&b"AP8="[..], "base64")
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_the_queue_finds_too_large_is_dead_and_the_others_go_on() {
+    let Ok(bench) = Queue::open("orders.fifo").await else { return };
+    let changed = bench.client.set_queue_attributes().queue_url(&bench.url);
+    changed.attributes(QueueAttributeName::MaximumMessageSize, "2048").send().await.expect("set");
+    let events = [10, 3000, 20].map(|size| {
+        let event = NewEvent::bytes("t", vec![b'x'; size]).content_type("text/plain");
+        Arc::new(event.stored(1, DateTime::UNIX_EPOCH))
+    });
+    let mut page = Page::new(events.to_vec());
+    bench.with(json!({})).deliver(&mut page).await;
+    assert_eq!(words(&page), ["delivered", "dead", "delivered"]);
+    assert_eq!(take(&bench.client, &bench.url).await.expect("receive").len(), 2);
 }
 
 /// An answer: its status and its body.

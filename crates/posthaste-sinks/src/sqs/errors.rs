@@ -76,11 +76,7 @@ impl Failure {
     fn about(&self) -> About {
         match self.code() {
             "QueueDoesNotExist" | "NonExistentQueue" | "InvalidAddress" => About::Queue,
-            "BatchRequestTooLong"
-            | "InvalidMessageContents"
-            | "InvalidParameterValue"
-            | "InvalidAttributeValue"
-            | "UnsupportedOperation" => About::Contents,
+            "BatchRequestTooLong" | "InvalidMessageContents" | "InvalidParameterValue" => About::Contents,
             code if is_about_receiver(code) => About::Receiver,
             _ if self.status.is_none_or(|status| status >= 500 || [401, 403, 429].contains(&status)) => {
                 About::Receiver
@@ -155,6 +151,7 @@ mod tests {
             (Some("InternalError"), Some(500), "unavailable", "unavailable"),
             (None, Some(503), "unavailable", "unavailable"),
             (None, None, "unavailable", "unavailable"),
+            (Some("UnsupportedOperation"), Some(400), "retry", "retry"),
             (Some("SomethingNew"), Some(400), "retry", "retry"),
             (None, Some(404), "retry", "retry"),
         ];
