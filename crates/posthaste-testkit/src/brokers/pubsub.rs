@@ -22,7 +22,7 @@ pub struct PubsubServer {
 enum Kind {
     /// With its version.
     Emulator(String),
-    /// With the port on which topics are made.
+    /// With the port for tests.
     Fake(u16),
 }
 
@@ -66,19 +66,12 @@ impl PubsubServer {
     pub fn name(&self) -> String {
         match &self.kind {
             Kind::Emulator(version) => format!("Google's emulator {version}"),
-            Kind::Fake(_) => {
-                "pstest, which delivers without order (order taken from its message numbers)".to_owned()
-            }
+            Kind::Fake(_) => "pstest (a fake; read in the order of publishing)".to_owned(),
         }
     }
 
-    /// Whether receivers get the messages of a key in order.
-    pub fn keeps_order(&self) -> bool {
-        matches!(self.kind, Kind::Emulator(_))
-    }
-
-    /// The port on which a GET of `/topics?name=..&subscription=..` makes a topic; `None` where clients can do it.
-    pub fn topics_port(&self) -> Option<u16> {
+    /// Where to make topics and read messages if it is not the emulator, as servers/pstest/main.go tells.
+    pub fn fake_port(&self) -> Option<u16> {
         match self.kind {
             Kind::Emulator(_) => None,
             Kind::Fake(admin) => Some(admin),
