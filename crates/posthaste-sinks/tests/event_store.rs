@@ -297,20 +297,25 @@ async fn what_is_wrong_with_the_server_is_waited_for() {
     store.run(&format!("create role {role} login")).await;
     let cases = [
         (
+            String::new(),
             "permission denied",
             format!(
                 "grant insert, select on event_store to {role}; grant usage on sequence event_store_position_seq to {role}"
             ),
         ),
-        ("read-only", format!("alter role {role} reset default_transaction_read_only")),
-        ("too many connections", format!("alter role {role} connection limit -1")),
-        ("not permitted to log in", format!("alter role {role} login")),
+        (
+            format!("alter role {role} set default_transaction_read_only = on"),
+            "read-only",
+            format!("alter role {role} reset default_transaction_read_only"),
+        ),
+        (
+            format!("alter role {role} connection limit 0"),
+            "too many connections",
+            format!("alter role {role} connection limit -1"),
+        ),
+        (format!("alter role {role} nologin"), "not permitted to log in", format!("alter role {role} login")),
     ];
-    let mut wrong = vec!["".to_owned()];
-    wrong.push(format!("alter role {role} set default_transaction_read_only = on"));
-    wrong.push(format!("alter role {role} connection limit 0"));
-    wrong.push(format!("alter role {role} nologin"));
-    for ((expected, remedy), harm) in cases.iter().zip(&wrong) {
+    for (harm, expected, remedy) in &cases {
         store.run(harm).await;
         let sink = open(&json!({ "url": store.url(&role), "timeout": "5s" }), Route::new("s"));
         let mut refused = page(&["a-1", "b-1"]);

@@ -26,12 +26,15 @@ enum Act {
     Hang,
 }
 
+/// By the body, and by how often it came.
+type Mind = dyn Fn(&str, usize) -> Act + Send + Sync;
+
 /// Knows what it was handed and what it accepted; what it does depends on the event and on how often it came.
 #[derive(Clone)]
 struct Flaky {
     seen: Arc<Mutex<Vec<String>>>,
     accepted: Arc<Mutex<Vec<String>>>,
-    act: Arc<dyn Fn(&str, usize) -> Act + Send + Sync>,
+    act: Arc<Mind>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

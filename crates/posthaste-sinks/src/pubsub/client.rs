@@ -162,3 +162,39 @@ async fn within<T, E: std::fmt::Display>(
         Err(_) => Err(format!("no credentials within {limit:?}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::Template;
+
+    fn client() -> Client {
+        Client::new(PubsubSettings {
+            project: "shop".to_owned(),
+            topic: Template::literal("orders"),
+            endpoint: Some("http://127.0.0.1:1".to_owned()),
+            credentials: Credentials::Anonymous,
+            timeout: Duration::from_secs(1),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_publisher_is_replaced_before_it_holds_too_many_keys() {
+        let client = client();
+        for n in 0..=KEYS {
+            client.publisher("t", Batching::Together, &format!("k{n}")).await.expect("no connection needed");
+        }
+        assert_eq!(client.publishers()[&("t".to_owned(), Batching::Together)].keys.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_so_many_topics_have_a_publisher() {
+        let client = client();
+        for n in 0..=TOPICS {
+            client.publisher(&format!("t{n}"), Batching::Together, "").await.expect("no connection needed");
+        }
+        assert_eq!(client.publishers().len(), 1);
+        client.forget(&format!("t{TOPICS}"));
+        assert!(client.publishers().is_empty());
+    }
+}

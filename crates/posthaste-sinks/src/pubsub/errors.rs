@@ -113,7 +113,7 @@ mod tests {
             Code::Unimplemented,
         ];
         for code in codes {
-            assert!(away(&outcome(service(code.clone()), false)), "{code:?}");
+            assert!(away(&outcome(service(code), false)), "{code:?}");
         }
     }
 

@@ -15,7 +15,7 @@ use super::client::{Batching, Client};
 use super::errors::{Failure, failure};
 use super::health;
 use super::message::message;
-use super::settings::{PubsubSettings, service_account};
+use super::settings::{Credentials, PubsubSettings, service_account};
 use crate::endpoint::{Endpoint, Route};
 
 /// The client ends every request in time; should it fail to, we wait this much longer and no more.
@@ -39,7 +39,7 @@ struct Parcel {
 impl PubsubSink {
     /// Nothing is connected yet; the error is a sentence.
     pub fn new(settings: PubsubSettings, route: Route) -> Result<Self, String> {
-        if let super::settings::Credentials::File(path) = &settings.credentials {
+        if let Credentials::File(path) = &settings.credentials {
             service_account(path)?;
         }
         Ok(Self { route, client: Client::new(settings) })

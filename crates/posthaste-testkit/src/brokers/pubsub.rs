@@ -22,7 +22,7 @@ pub struct PubsubServer {
 enum Kind {
     /// With its version.
     Emulator(String),
-    /// With the port on which topics are made.
+    /// With the port for tests.
     Fake(u16),
 }
 
@@ -66,19 +66,12 @@ impl PubsubServer {
     pub fn name(&self) -> String {
         match &self.kind {
             Kind::Emulator(version) => format!("Google's emulator {version}"),
-            Kind::Fake(_) => {
-                "pstest, which delivers without order (order taken from its message numbers)".to_owned()
-            }
+            Kind::Fake(_) => "pstest (a fake; read in the order of publishing)".to_owned(),
         }
     }
 
-    /// Whether receivers get the messages of a key in order.
-    pub fn keeps_order(&self) -> bool {
-        matches!(self.kind, Kind::Emulator(_))
-    }
-
-    /// The port on which a GET of `/topics?name=..&subscription=..` makes a topic; `None` where clients can do it.
-    pub fn topics_port(&self) -> Option<u16> {
+    /// Where to make topics and read messages if it is not the emulator, as servers/pstest/main.go tells.
+    pub fn fake_port(&self) -> Option<u16> {
         match self.kind {
             Kind::Emulator(_) => None,
             Kind::Fake(admin) => Some(admin),
@@ -116,16 +109,16 @@ fn is_emulator(path: &Path) -> bool {
     name.starts_with("cloud-pubsub-emulator-") && name.ends_with("-all.jar")
 }
 
-/// Debian's Go sources, which are built without modules.
-const GO_SOURCES: &str = "/usr/share/gocode";
+/// Debian's Go sources, which are built without modules, unless GOPATH says that they are elsewhere.
+fn go_sources() -> Option<PathBuf> {
+    let said = std::env::var_os("GOPATH").unwrap_or_default();
+    let folders = std::env::split_paths(&said).chain([PathBuf::from("/usr/share/gocode")]);
+    folders.into_iter().find(|folder| folder.join("src/cloud.google.com/go/pubsub/pstest").is_dir())
+}
 
 async fn fake(folder: &Path, port: u16) -> Result<(Kind, Command), String> {
     let missing = "neither Google's emulator (google-cloud-cli-pubsub-emulator and java) nor Debian's golang-go and golang-google-cloud-dev";
-    let go = program("go").ok_or(missing)?;
-    let sources = Path::new(GO_SOURCES);
-    if !sources.join("src/cloud.google.com/go/pubsub/pstest").is_dir() {
-        return Err(missing.to_owned());
-    }
+    let (go, sources) = program("go").zip(go_sources()).ok_or(missing)?;
     let server = folder.join("pstest");
     let mut building = tokio::process::Command::new(go);
     building.arg("build").arg("-o").arg(&server).arg(".");

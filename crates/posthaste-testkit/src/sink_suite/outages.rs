@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{SinkBench, Trial, received_at_least, results, until};
+use super::{SinkBench, Trial, received_different, results, until};
 
 /// Three outages while two thousand events are on their way.
 pub async fn a_server_taken_away_costs_no_event_and_no_attempt<B: SinkBench>(bench: &B) {
@@ -22,7 +22,7 @@ pub async fn a_server_taken_away_costs_no_event_and_no_attempt<B: SinkBench>(ben
         assert_eq!((counters.dead(), counters.retried()), (0, 0), "after outage {outage}");
     }
     until("all are settled", async || counters.delivered() >= 2000).await;
-    let received = received_at_least(bench, 2000).await;
+    let received = received_different(bench, 2000).await;
     worker.stop().await;
     let verdict = trial.verdict(&received);
     let inversions = if B::ORDERED { verdict.inversions } else { 0 };
@@ -43,7 +43,7 @@ pub async fn a_server_that_is_away_at_the_start_is_waited_for<B: SinkBench>(benc
     let counters = worker.counters().clone();
     until("it was tried", async || counters.unavailable() > 0).await;
     bench.bring_back().await;
-    let received = received_at_least(bench, 20).await;
+    let received = received_different(bench, 20).await;
     until("all are settled", async || counters.delivered() >= 20).await;
     worker.stop().await;
     let verdict = trial.verdict(&received);
