@@ -11,12 +11,11 @@ use futures::StreamExt;
 use posthaste::EventId;
 use posthaste_testkit::brokers::kafka::KafkaMock;
 use posthaste_testkit::brokers::nats::NatsServer;
-use posthaste_testkit::{Accepted, Committed, Ledger, TestDatabase, Verdict};
+use posthaste_testkit::{Accepted, Committed, Ledger, TestDatabase, Verdict, servers};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use serde_json::Value;
-use sqlx::ConnectOptions;
 
 const PER_PRODUCER: usize = 2500;
 const KEYS: usize = 20;
@@ -58,7 +57,9 @@ impl Scene {
     }
 
     fn url(&self) -> String {
-        self.database.options.to_url_lossy().to_string()
+        let (server, name) = (&servers()[0].url, self.database.options.get_database().expect("a name"));
+        let (place, _) = server.rsplit_once('/').expect("a URL with a database");
+        format!("{place}/{name}")
     }
 
     fn config(&self) -> PathBuf {
