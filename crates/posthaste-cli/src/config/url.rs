@@ -1,5 +1,6 @@
 //! Database URLs in front of people: without passwords, and with their mistakes named.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use posthaste_sinks::{is_this_machine, nearest};
@@ -64,6 +65,7 @@ pub(super) fn check_postgres(url: &str) -> Result<(), String> {
             });
         }
     }
+    missing_file(url)?;
     // A password may hold characters that end the authority early; what follows would then be taken for the port.
     match PgConnectOptions::from_str(url) {
         Ok(_) => Ok(()),
@@ -73,6 +75,15 @@ pub(super) fn check_postgres(url: &str) -> Result<(), String> {
             masked(url)
         )),
     }
+}
+
+/// Certificates are read when connecting, where a missing file would look like a missing server.
+fn missing_file(url: &str) -> Result<(), String> {
+    let files = parameters(url).filter(|(name, _)| matches!(*name, "sslrootcert" | "sslcert" | "sslkey"));
+    for (name, path) in files.filter(|(_, path)| !path.contains('%') && !Path::new(path).is_file()) {
+        return Err(format!("the URL's parameter `{name}` names a file that is not there: {path}"));
+    }
+    Ok(())
 }
 
 /// Names and values behind the question mark.
