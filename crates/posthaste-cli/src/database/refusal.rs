@@ -145,9 +145,10 @@ impl Refusal {
                 Code::Configuration,
                 format!("{shown} is not a SQLite database; check database.url"),
             ),
-            "14" => {
-                Self::new(Code::Permission, format!("{shown} cannot be opened; check the file's permissions"))
-            }
+            "14" => Self::new(
+                Code::Permission,
+                format!("{shown} cannot be opened; check its folder and its permissions"),
+            ),
             "8" | "1032" => Self::new(
                 Code::Permission,
                 format!("{shown} cannot be written; check the file's permissions"),
