@@ -79,11 +79,13 @@ pub(super) fn check_postgres(url: &str) -> Result<(), String> {
 
 /// Certificates are read when connecting, where a missing file would look like a missing server.
 fn missing_file(url: &str) -> Result<(), String> {
-    let files = parameters(url).filter(|(name, _)| matches!(*name, "sslrootcert" | "sslcert" | "sslkey"));
-    for (name, path) in files.filter(|(_, path)| !path.contains('%') && !Path::new(path).is_file()) {
-        return Err(format!("the URL's parameter `{name}` names a file that is not there: {path}"));
+    let mut files = parameters(url).filter(|(name, _)| matches!(*name, "sslrootcert" | "sslcert" | "sslkey"));
+    match files.find(|(_, path)| !path.contains('%') && !Path::new(path).is_file()) {
+        Some((name, path)) => {
+            Err(format!("the URL's parameter `{name}` names a file that is not there: {path}"))
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Names and values behind the question mark.
