@@ -15,7 +15,7 @@ pub(crate) use setup::{CheckOptions, DoctorOptions, InitOptions, MigrateOptions,
 
 /// Posthaste, a transactional outbox: write your rows and an event in one transaction;
 /// every subscription gets the event, at least once, in order per key.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "posthaste", version, verbatim_doc_comment)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
@@ -32,8 +32,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command understands.
-#[derive(Debug, Args)]
+/// What every command understands. Not `Debug`: the URL may hold a password.
+#[derive(Args)]
 pub(crate) struct GlobalOptions {
     /// The configuration file; otherwise posthaste.toml in this folder, if there is one
     #[arg(long, global = true, value_name = "FILE")]

@@ -108,3 +108,23 @@ fn subscriptions(
     let checked = |name: &str| SubscriptionConfig::check(name, &section.section(name)?, usual, registry);
     section.names().filter_map(checked).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_can_be_printed_without_its_passwords() {
+        let url = |value: &str| Flag { name: "--database", path: "database.url", value: value.to_owned() };
+        let variables = [("POSTHASTE_SUBSCRIPTIONS__A__SINK__TYPE".to_owned(), "stdout".to_owned())];
+        let sources = Sources {
+            file: None,
+            variables: variables.into(),
+            flags: vec![url("postgres://u:hunter2@localhost/d?password=hunter2")],
+        };
+        let config = Config::load(&sources).expect("no mistakes");
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert_eq!(config.database.shown(), "postgres://u:***@localhost/d?password=***");
+        assert_eq!(config.subscriptions[0].settings().max_attempts, 5);
+    }
+}

@@ -1,5 +1,6 @@
 //! Database URLs in front of people: without passwords, and with their mistakes named.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use posthaste_sinks::{is_this_machine, nearest};
@@ -64,6 +65,7 @@ pub(super) fn check_postgres(url: &str) -> Result<(), String> {
             });
         }
     }
+    missing_file(url)?;
     // A password may hold characters that end the authority early; what follows would then be taken for the port.
     match PgConnectOptions::from_str(url) {
         Ok(_) => Ok(()),
@@ -72,6 +74,17 @@ pub(super) fn check_postgres(url: &str) -> Result<(), String> {
              password percent-encoded (@ as %40, / as %2F)",
             masked(url)
         )),
+    }
+}
+
+/// Certificates are read when connecting, where a missing file would look like a missing server.
+fn missing_file(url: &str) -> Result<(), String> {
+    let mut files = parameters(url).filter(|(name, _)| matches!(*name, "sslrootcert" | "sslcert" | "sslkey"));
+    match files.find(|(_, path)| !path.contains('%') && !Path::new(path).is_file()) {
+        Some((name, path)) => {
+            Err(format!("the URL's parameter `{name}` names a file that is not there: {path}"))
+        }
+        None => Ok(()),
     }
 }
 

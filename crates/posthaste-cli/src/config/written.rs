@@ -12,8 +12,9 @@ use super::{environment, file, sink};
 /// The file that is read if nobody names one.
 pub(crate) const USUAL_FILE: &str = "posthaste.toml";
 
-/// Where to look. Flags are paths and values, as in `relay.grace` and `10s`.
-#[derive(Debug, Clone, Default)]
+/// Where to look. Flags are paths and values, as in `relay.grace` and `10s`. Not `Debug`, like all that is as it was
+/// written: it may hold passwords.
+#[derive(Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) file: Option<PathBuf>,
     pub(crate) variables: BTreeMap<String, String>,
@@ -21,7 +22,7 @@ pub(crate) struct Sources {
 }
 
 /// A flag that stands for a place in the file.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
@@ -29,7 +30,7 @@ pub(crate) struct Flag {
 }
 
 /// Everything in one table, the stronger source over the weaker.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Written {
     pub(crate) table: Map<String, Value>,
     pub(crate) file: Option<PathBuf>,

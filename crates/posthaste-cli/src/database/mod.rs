@@ -44,10 +44,8 @@ impl Database {
         let (posthaste, pool) = match &config.address {
             Address::Postgres(url) => {
                 let options = postgres_options(url.expose())?;
-                let pool = PgPoolOptions::new()
-                    .max_connections(config.connections)
-                    .acquire_timeout(CONNECT_WITHIN)
-                    .connect_lazy_with(options);
+                let pool =
+                    PgPoolOptions::new().max_connections(config.connections).connect_lazy_with(options);
                 (Posthaste::postgres_in(pool.clone(), config.schema.clone()), Pool::Postgres(pool))
             }
             Address::Sqlite(path) => {

@@ -101,11 +101,17 @@ impl Refusal {
     }
 
     fn certificate(error: &dyn std::fmt::Display) -> Self {
-        let sentence = format!(
-            "the server's certificate was not accepted: {error}; name the authority that signed it with \
-             sslrootcert=/path/to/ca.pem in database.url, or, to encrypt without verifying, write sslmode=require"
-        );
-        Self::new(Code::Configuration, sentence)
+        let said = error.to_string();
+        let remedy = match said.contains("not valid for name") {
+            true => {
+                "connect by a name that is in it, or, to verify only who signed it, write sslmode=verify-ca"
+            }
+            false => {
+                "name the authority that signed it with sslrootcert=/path/to/ca.pem in database.url, or, to encrypt \
+                 without verifying, write sslmode=require"
+            }
+        };
+        Self::new(Code::Configuration, format!("the server's certificate was not accepted: {said}; {remedy}"))
     }
 
     fn by_code(error: &dyn sqlx::error::DatabaseError, config: &DatabaseConfig) -> Self {
@@ -139,9 +145,10 @@ impl Refusal {
                 Code::Configuration,
                 format!("{shown} is not a SQLite database; check database.url"),
             ),
-            "14" => {
-                Self::new(Code::Permission, format!("{shown} cannot be opened; check the file's permissions"))
-            }
+            "14" => Self::new(
+                Code::Permission,
+                format!("{shown} cannot be opened; check its folder and its permissions"),
+            ),
             "8" | "1032" => Self::new(
                 Code::Permission,
                 format!("{shown} cannot be written; check the file's permissions"),

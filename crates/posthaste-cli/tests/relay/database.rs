@@ -88,6 +88,8 @@ async fn missing_privileges_are_named() {
         let ended = Folder::with(ORDERS).run(&["check", "--database", &url]);
         assert_eq!(ended.code, Some(77), "{ended:?}");
         assert!(ended.stdout.contains(&format!("role `{role}` may not do this")), "{ended:?}");
+        let ended = Folder::with(ORDERS).run(&["migrate", "--database", &url]);
+        assert_eq!(ended.code, Some(77), "{ended:?}");
     }
 }
 

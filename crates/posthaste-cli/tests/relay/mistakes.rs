@@ -77,6 +77,10 @@ fn every_mistake_in_a_file_gives_its_path_and_a_sentence() {
         ),
         (database("url = \"postgres://u:hunter2@h/d?sslmode=maybe\""), "is not a usable URL"),
         (
+            database("url = \"postgres://localhost/d?sslrootcert=/no/ca.pem\""),
+            "database.url: the URL's parameter `sslrootcert` names a file that is not there: /no/ca.pem",
+        ),
+        (
             database("url = \"sqlite::memory:\""),
             "database.url: a database in memory is gone with the process",
         ),
