@@ -7,8 +7,8 @@ mod admin_common;
 use std::time::Duration;
 
 use admin_common::*;
-use posthaste::admin::{DeliveryQuery, EventQuery, RetentionPolicy};
-use posthaste::{AfterDead, DeliveryStatus, NewEvent};
+use posthaste::admin::{DeliveryQuery, EventQuery, RetentionPolicy, SettingsChange};
+use posthaste::{AfterDead, DeliveryStatus, NewEvent, Order};
 use posthaste_testkit::Ledger;
 
 on_every_database!(
@@ -20,6 +20,7 @@ on_every_database!(
     a_subscription_tells_when_it_moved_and_when_a_letter_died,
     a_delayed_event_makes_nobody_late,
     a_preview_of_retention_removes_nothing,
+    a_rate_keeps_claims_small_and_is_lifted_in_running_workers,
 );
 
 async fn keys_that_wait_are_listed_with_what_holds_them<D: Database>() {
@@ -186,5 +187,28 @@ async fn a_preview_of_retention_removes_nothing<D: Database>() {
         let done = admin.retain(&policy).await.unwrap();
         assert_eq!((done.events, &done.held_back), (7, &preview.held_back));
         assert_eq!(admin.preview_retention(&policy).await.unwrap().events, 0);
+    }
+}
+
+/// That the rate itself is kept is proved beside the code, on a clock that the test moves.
+async fn a_rate_keeps_claims_small_and_is_lifted_in_running_workers<D: Database>() {
+    for order in [Order::Key, Order::None, Order::Strict] {
+        let db = D::fresh().await;
+        let admin = db.posthaste().admin();
+        let ledger = Ledger::default();
+        let worker = accepting(&db, quick("s").order(order).settings(|s| s.rate = 50), &ledger).await;
+        enqueue(&db, (0..40).map(|n| event(&format!("k{n}"), "x")).collect()).await;
+        ledger.wait_for(40).await;
+        until("settled", async || admin.subscription("s").await.unwrap().lag.is_zero()).await;
+        assert!(worker.counters().batches() >= 4, "{order:?}: not more than 10 at once");
+        let rate =
+            async |rate| admin.change_settings("s", SettingsChange::new(|s| s.rate = Some(rate))).await;
+        assert!(rate(1_000_001).await.unwrap_err().to_string().contains("rate 1000001"));
+        rate(1).await.unwrap();
+        enqueue(&db, (0..100).map(|n| event(&format!("k{n}"), "x")).collect()).await;
+        ledger.wait_for(41).await;
+        rate(0).await.unwrap();
+        ledger.wait_for(140).await;
+        worker.stop().await;
     }
 }

@@ -145,6 +145,8 @@ pub struct SettingsChange {
     pub max_delay: Option<Duration>,
     /// How long one event may take.
     pub timeout: Option<Duration>,
+    /// Events per second on one worker; 0 takes the limit away.
+    pub rate: Option<u32>,
 }
 
 impl SettingsChange {
@@ -169,6 +171,7 @@ impl SettingsChange {
             ("base_delay", millis(self.base_delay)),
             ("max_delay", millis(self.max_delay)),
             ("timeout", millis(self.timeout)),
+            ("rate", self.rate.map(u64::from)),
         ];
         let given = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
         given.collect()
@@ -228,6 +231,7 @@ mod tests {
             base_delay: Some(Duration::from_millis(1)),
             max_delay: Some(Duration::from_millis(1)),
             timeout: Some(Duration::from_millis(1)),
+            rate: Some(1),
         };
         let declared = serde_json::to_value(Settings::default()).unwrap();
         let known: Vec<&String> = declared.as_object().unwrap().keys().collect();
