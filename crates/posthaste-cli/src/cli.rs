@@ -7,6 +7,12 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) mod values;
+pub(crate) mod subscriptions;
+pub(crate) mod events;
+pub(crate) mod dead;
+pub(crate) mod operate;
+
 /// Posthaste, a transactional outbox: write your rows and an event in one transaction;
 /// every subscription gets the event, at least once, in order per key.
 #[derive(Debug, Parser)]
@@ -37,6 +43,8 @@ pub(crate) struct GlobalOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Dev(DevOptions),
+    #[command(flatten)]
+    Operate(Box<operate::Operate>),
 }
 
 /// Run a sample application and three subscriptions on SQLite, and show live what happens

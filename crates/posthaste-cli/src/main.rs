@@ -9,6 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 mod failure;
+mod talk;
 mod cli;
 mod signals;
 mod context;
@@ -29,6 +30,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     write_logs()?;
     match cli.command {
         Command::Dev(options) => commands::dev::run(options).await,
+        Command::Operate(command) => commands::operate::run(*command, &cli.global).await,
     }
 }
 

@@ -1,0 +1,265 @@
+//! What is healthy, behind, failing, stalled or paused: one pure function, and the only place that decides it.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use posthaste::admin::{Count, SubscriptionState};
+use posthaste::{AfterDead, Order};
+
+use crate::talk::out::{clean, plural};
+use crate::talk::paint::Colour;
+use crate::talk::shape::number;
+use crate::talk::time::{between, span};
+
+/// Waiting and retrying for longer than this is worth a word.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A letter that died longer ago is no news; it stays listed.
+const RECENT: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Healthy,
+    Behind,
+    Failing,
+    Stalled,
+    Paused,
+}
+
+impl Verdict {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Behind => "behind",
+            Self::Failing => "failing",
+            Self::Stalled => "stalled",
+            Self::Paused => "paused",
+        }
+    }
+
+    /// Whether somebody should act now.
+    pub(crate) fn is_bad(self) -> bool {
+        matches!(self, Self::Failing | Self::Stalled)
+    }
+
+    pub(crate) fn colour(self) -> Colour {
+        match self {
+            Self::Healthy => Colour::Green,
+            Self::Behind => Colour::Yellow,
+            Self::Failing | Self::Stalled => Colour::Red,
+            Self::Paused => Colour::Blue,
+        }
+    }
+}
+
+/// A verdict with its reason and what to type next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    pub(crate) verdict: Verdict,
+    pub(crate) reason: String,
+    pub(crate) next: Option<String>,
+}
+
+/// A number that counting may have stopped at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    number: u64,
+    more: bool,
+}
+
+impl From<Count> for Amount {
+    fn from(count: Count) -> Self {
+        Self { number: number(count), more: count.more_than().is_some() }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.more { "more than " } else { "" }, self.number)
+    }
+}
+
+/// What a verdict depends on, and nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) paused_for: Option<Duration>,
+    pub(crate) lag: Amount,
+    pub(crate) oldest_age: Option<Duration>,
+    pub(crate) in_flight: Amount,
+    pub(crate) retrying: Amount,
+    pub(crate) parked: Amount,
+    pub(crate) parked_keys: Amount,
+    pub(crate) delayed: Amount,
+    pub(crate) dead: Amount,
+    pub(crate) newest_dead_ago: Option<Duration>,
+    /// A dead letter holds the later events of its key.
+    pub(crate) dead_blocks: bool,
+    /// How long a retry has been due that nobody took.
+    pub(crate) retry_overdue: Option<Duration>,
+    /// How long ago a batch was settled last, as far as the journal is kept.
+    pub(crate) moved_ago: Option<Duration>,
+    pub(crate) workers: usize,
+    pub(crate) last_error: Option<String>,
+}
+
+impl Facts {
+    pub(crate) fn of(state: &SubscriptionState, now: DateTime<Utc>) -> Self {
+        let ago = |time: Option<DateTime<Utc>>| time.map(|time| between(time, now));
+        Self {
+            name: state.name.clone(),
+            paused_for: ago(state.paused_since),
+            lag: state.lag.into(),
+            oldest_age: state.oldest_age,
+            in_flight: state.in_flight.into(),
+            retrying: state.retrying.into(),
+            parked: state.parked.into(),
+            parked_keys: state.parked_keys.into(),
+            delayed: state.delayed.into(),
+            dead: state.dead.into(),
+            newest_dead_ago: ago(state.newest_dead_at),
+            dead_blocks: state.order == Order::Key && state.after_dead == AfterDead::Block,
+            retry_overdue: ago(state.oldest_retry_due).filter(|overdue| !overdue.is_zero()),
+            moved_ago: ago(state.lanes.iter().filter_map(|lane| lane.moved_at).max()),
+            workers: state.workers.len(),
+            last_error: state.last_error.as_deref().map(clean),
+        }
+    }
+
+    /// Events that could be delivered now: not retrying, not behind another one, not delayed.
+    fn ready(&self) -> u64 {
+        let elsewhere = self.retrying.number + self.parked.number + self.delayed.number;
+        self.lag.number.saturating_sub(elsewhere).max(u64::from(self.lag.more))
+    }
+
+    fn waits_long(&self) -> bool {
+        self.oldest_age.is_some_and(|age| age > PATIENCE)
+    }
+
+    fn moved_lately(&self) -> bool {
+        self.moved_ago.is_some_and(|ago| ago <= PATIENCE)
+    }
+
+    fn oldest(&self) -> String {
+        span(self.oldest_age.unwrap_or_default())
+    }
+
+    fn error(&self) -> String {
+        self.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default()
+    }
+}
+
+/// The verdict, the worst that applies; a pause comes before everything else.
+///
+/// - **stalled**: an event that could be delivered has waited for more than a minute, or a retry has been due for that
+///   long, and either no worker is there or nothing was settled for a minute; or everything that is left waits behind
+///   dead letters.
+/// - **failing**: a letter died within the last hour, or dead letters hold keys, or events are retried and have waited
+///   for more than a minute.
+/// - **behind**: events have waited for more than a minute, and they move.
+/// - **healthy**: everything else.
+pub(crate) fn judge(facts: &Facts) -> Judgement {
+    let rules = [paused, stalled, failing, behind];
+    rules.iter().find_map(|rule| rule(facts)).unwrap_or_else(|| healthy(facts))
+}
+
+fn verdict(verdict: Verdict, reason: String, next: String) -> Option<Judgement> {
+    Some(Judgement { verdict, reason, next: Some(next) })
+}
+
+fn paused(facts: &Facts) -> Option<Judgement> {
+    let since = span(facts.paused_for?);
+    let next = format!("posthaste subscriptions resume {}", facts.name);
+    verdict(Verdict::Paused, format!("paused for {since}; {} events wait", facts.lag), next)
+}
+
+fn stalled(facts: &Facts) -> Option<Judgement> {
+    let ready_waits = facts.ready() > 0 && facts.waits_long();
+    let retry_waits = facts.retry_overdue.is_some_and(|overdue| overdue > PATIENCE);
+    if (ready_waits || retry_waits) && facts.workers == 0 {
+        let reason =
+            format!("{} events wait, the oldest for {}, and no worker is running", facts.lag, facts.oldest());
+        return verdict(Verdict::Stalled, reason, "start your application, or: posthaste relay".to_owned());
+    }
+    if ready_waits && !facts.moved_lately() {
+        let since = facts
+            .moved_ago
+            .map_or("as far as the journal goes".to_owned(), |ago| format!("for {}", span(ago)));
+        let reason = format!(
+            "workers hold {} of {} waiting events, and nothing was settled {since}; the receiver may be away{}",
+            facts.in_flight,
+            facts.lag,
+            facts.error()
+        );
+        return verdict(Verdict::Stalled, reason, format!("posthaste subscriptions show {}", facts.name));
+    }
+    if all_blocked(facts) {
+        let reason = format!("all {} waiting events are behind dead letters{}", facts.lag, facts.error());
+        return verdict(Verdict::Stalled, reason, format!("posthaste keys blocked {}", facts.name));
+    }
+    None
+}
+
+fn all_blocked(facts: &Facts) -> bool {
+    let rest = facts.lag.number.saturating_sub(facts.parked.number + facts.delayed.number);
+    facts.dead_blocks && facts.dead.number > 0 && facts.parked.number > 0 && rest == 0
+}
+
+fn failing(facts: &Facts) -> Option<Judgement> {
+    let (name, dead) = (&facts.name, facts.dead);
+    let letters = if dead.number == 1 { "letter" } else { "letters" };
+    if facts.dead_blocks && dead.number > 0 && facts.parked.number > 0 {
+        let keys = plural(facts.parked_keys.number, "key", "keys");
+        let reason =
+            format!("{dead} dead {letters}; {} events of {keys} wait{}", facts.parked, facts.error());
+        return verdict(Verdict::Failing, reason, format!("posthaste keys blocked {name}"));
+    }
+    if let Some(ago) = facts.newest_dead_ago.filter(|ago| *ago <= RECENT) {
+        let newest = if dead.number == 1 { "" } else { "the newest " };
+        let reason = format!("{dead} dead {letters}, {newest}{} ago{}", span(ago), facts.error());
+        return verdict(Verdict::Failing, reason, format!("posthaste dead list --subscription {name}"));
+    }
+    if facts.retrying.number > 0 && facts.waits_long() {
+        let reason = format!(
+            "{} events are retried, the oldest waits for {}{}",
+            facts.retrying,
+            facts.oldest(),
+            facts.error()
+        );
+        return verdict(
+            Verdict::Failing,
+            reason,
+            format!("posthaste events list --subscription {name} --status pending --oldest-first"),
+        );
+    }
+    None
+}
+
+fn behind(facts: &Facts) -> Option<Judgement> {
+    if facts.ready() == 0 || !facts.waits_long() {
+        return None;
+    }
+    let reason = format!("{} events wait, the oldest for {}, and they move", facts.lag, facts.oldest());
+    verdict(Verdict::Behind, reason, format!("posthaste status {} --watch", facts.name))
+}
+
+fn healthy(facts: &Facts) -> Judgement {
+    let mut said = match facts.lag.number {
+        0 => vec!["nothing waits".to_owned()],
+        _ => vec![format!("{} events on their way", facts.lag)],
+    };
+    for (amount, what) in [(facts.retrying, "retried"), (facts.delayed, "not due yet")] {
+        if amount.number > 0 {
+            said.push(format!("{amount} of them {what}"));
+        }
+    }
+    let old = facts.dead.number > 0;
+    if old {
+        said.push(format!("{} dead from before wait for a decision", facts.dead));
+    }
+    let next = old.then(|| format!("posthaste dead list --subscription {}", facts.name));
+    Judgement { verdict: Verdict::Healthy, reason: said.join("; "), next }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! `posthaste why`: the life of one event, subscription by subscription, in sentences.
+
+use chrono::Utc;
+use posthaste::admin::{BlockedKey, EventDetail, Operation, Reading, SubscriptionState};
+use posthaste::{Admin, Event};
+use serde_json::{Value, json};
+
+use crate::cli::operate::WhyOptions;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::talk::out::{self, clean, plural};
+use crate::talk::shape;
+use crate::talk::table::wrapped;
+use crate::talk::time::{between, span, stamp};
+
+mod sentences;
+
+use sentences::{Facts, sentence};
+
+pub(crate) async fn run(context: &Context, options: &WhyOptions) -> Result<(), Failure> {
+    let story = Story::gather(&context.admin(), options).await?;
+    match context.json {
+        true => out::line(story.json().to_string()),
+        false => out::lines(story.told()),
+    }
+}
+
+/// All that the log knows about an event.
+struct Story {
+    detail: EventDetail,
+    readings: Vec<Reading>,
+    operations: Vec<Operation>,
+    subscriptions: Vec<(SubscriptionState, Option<BlockedKey>)>,
+}
+
+impl Story {
+    async fn gather(admin: &Admin, options: &WhyOptions) -> Result<Self, Failure> {
+        let detail = admin.event(options.id).await?;
+        let readings = admin.readings(&detail.event).await?;
+        let operations = admin.operations_on(options.id).await?;
+        let mut subscriptions = Vec::new();
+        for state in admin.subscriptions().await? {
+            let blocked = blocked(admin, &state, &detail).await?;
+            subscriptions.push((state, blocked));
+        }
+        Ok(Self { detail, readings, operations, subscriptions })
+    }
+
+    fn sentences(&self) -> Vec<(&str, String)> {
+        let one = |(state, blocked): &'_ (SubscriptionState, Option<BlockedKey>)| {
+            let facts = Facts {
+                event: &self.detail.event,
+                subscription: state,
+                state: self.detail.states.iter().find(|other| other.subscription == state.name),
+                reading: self.readings.iter().rev().find(|reading| reading.subscription == state.name),
+                deed: self
+                    .operations
+                    .iter()
+                    .rev()
+                    .find(|deed| deed.subscription.as_ref() == Some(&state.name)),
+                blocked: blocked.as_ref(),
+                now: Utc::now(),
+            };
+            sentence(&facts)
+        };
+        self.subscriptions.iter().map(|both| (both.0.name.as_str(), one(both))).collect()
+    }
+
+    fn json(&self) -> Value {
+        let event = &self.detail.event;
+        let states: Vec<Value> = self
+            .sentences()
+            .into_iter()
+            .map(|(name, sentence)| {
+                let state = self.detail.states.iter().find(|state| state.subscription == name);
+                json!({
+                    "subscription": name,
+                    "wanted": state.is_some(),
+                    "sentence": sentence,
+                    "state": state.map(shape::event_state),
+                })
+            })
+            .collect();
+        json!({
+            "id": event.id.to_string(),
+            "seq": event.seq,
+            "topic": event.topic,
+            "event_type": event.event_type,
+            "key": event.key,
+            "created_at": stamp(event.created_at),
+            "subscriptions": states,
+            "operations": self.operations.iter().map(operation).collect::<Vec<_>>(),
+        })
+    }
+
+    fn told(&self) -> Vec<String> {
+        let mut lines = wrapped(&introduction(&self.detail.event), 0);
+        lines.push(String::new());
+        if self.subscriptions.is_empty() {
+            lines.push("There are no subscriptions yet: nobody reads it.".to_owned());
+        }
+        for (name, sentence) in self.sentences() {
+            let mut told = wrapped(&format!("{name}: {sentence}"), 2);
+            told[0] = told[0].trim_start().to_owned();
+            lines.extend(told);
+        }
+        if !self.operations.is_empty() {
+            lines.push(String::new());
+            lines.extend(self.operations.iter().map(deed_told));
+        }
+        lines
+    }
+}
+
+/// What an event that waits behind another one waits for.
+async fn blocked(
+    admin: &Admin,
+    state: &SubscriptionState,
+    detail: &EventDetail,
+) -> Result<Option<BlockedKey>, Failure> {
+    let parked = detail.states.iter().any(|other| other.subscription == state.name && other.parked);
+    let Some(key) = detail.event.key.as_ref().filter(|_| parked) else { return Ok(None) };
+    let keys = admin.blocked_keys(&state.name, 500).await?;
+    Ok(keys.into_iter().find(|blocked| blocked.key == *key))
+}
+
+fn introduction(event: &Event) -> String {
+    let what = event.event_type.as_deref().map_or("An event".to_owned(), clean);
+    let key = event.key.as_deref().map(|key| format!(" with key {}", clean(key))).unwrap_or_default();
+    let ago = span(between(event.created_at, Utc::now()));
+    let size = plural(event.payload.len() as u64, "byte", "bytes");
+    format!(
+        "{what} in topic {}{key}, {size}, enqueued {ago} ago ({}).",
+        clean(&event.topic),
+        stamp(event.created_at)
+    )
+}
+
+fn operation(operation: &Operation) -> Value {
+    json!({
+        "at": stamp(operation.at),
+        "who": operation.who,
+        "verb": operation.verb,
+        "subscription": operation.subscription,
+    })
+}
+
+fn deed_told(deed: &Operation) -> String {
+    let place = deed.subscription.as_deref().map(|name| format!(" in {name}")).unwrap_or_default();
+    format!("{}  {}: {}{place}", stamp(deed.at), clean(&deed.who), clean(&deed.verb))
+}
