@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::talk::out::{self, plural};
 use crate::talk::shape;
+use crate::talk::table::wrapped;
 use crate::talk::time::span;
 
 pub(crate) async fn run(context: &Context, options: &RetainOptions) -> Result<(), Failure> {
@@ -67,12 +68,15 @@ fn told(report: &RetentionReport, options: &RetainOptions) -> Vec<String> {
             "Expired dedupe keys and old lines of the journal would go as well; they are not counted here."
                 .to_owned(),
         ],
-        false => vec![format!(
-            "Removed {events} older than {age}, {}, {} of the journal and {} of the record.",
-            plural(report.dedupe_keys, "expired dedupe key", "expired dedupe keys"),
-            plural(report.batches, "line", "lines"),
-            plural(report.operations, "line", "lines"),
-        )],
+        false => wrapped(
+            &format!(
+                "Removed {events} older than {age}, {}, {} of the journal and {} of the record.",
+                plural(report.dedupe_keys, "expired dedupe key", "expired dedupe keys"),
+                plural(report.batches, "line", "lines"),
+                plural(report.operations, "line", "lines"),
+            ),
+            0,
+        ),
     };
     if !report.held_back.is_empty() {
         lines.push(String::new());

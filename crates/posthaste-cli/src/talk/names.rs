@@ -30,7 +30,9 @@ pub(crate) async fn chosen(admin: &Admin, names: &[String]) -> Result<Vec<Subscr
 
 fn unknown<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> String {
     let there: Vec<&str> = there.collect();
-    let near = there.iter().map(|other| (distance(name, other), *other)).min();
+    let begun = |other: &str| !name.is_empty() && other.starts_with(name);
+    let far = |other: &str| if begun(other) { 0 } else { distance(name, other) };
+    let near = there.iter().map(|other| (far(other), *other)).min();
     let hint = match near {
         Some((far, other)) if far <= 2.max(name.len() / 3) => format!("did you mean `{other}`?"),
         Some(_) if there.len() <= 10 => format!("there are {}", there.join(", ")),
@@ -69,6 +71,7 @@ mod tests {
         let say = |name| unknown(name, ["billing", "shipping"].into_iter());
         assert!(say("biling").ends_with("did you mean `billing`?"));
         assert!(say("Shipping").ends_with("did you mean `shipping`?"));
+        assert!(say("ship").ends_with("did you mean `shipping`?"));
         assert!(say("shippign").ends_with("did you mean `shipping`?"));
         assert!(say("warehouse").ends_with("there are billing, shipping"));
         assert!(unknown("x", std::iter::empty()).contains("there are none yet"));

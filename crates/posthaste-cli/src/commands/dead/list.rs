@@ -1,5 +1,6 @@
 //! Dead letters of one or all subscriptions, newest first.
 
+use chrono::Utc;
 use posthaste::Admin;
 use posthaste::admin::{EventQuery, EventStatus, Found};
 use serde_json::{Value, json};
@@ -10,8 +11,8 @@ use crate::failure::Failure;
 use crate::talk::names;
 use crate::talk::out::{self, clean};
 use crate::talk::shape;
-use crate::talk::table::Table;
-use crate::talk::time::short_stamp;
+use crate::talk::table::{Table, fit};
+use crate::talk::time::{between, span};
 
 /// A page over all subscriptions that were asked for.
 struct Letters {
@@ -79,19 +80,25 @@ fn letters_json(letters: &Letters) -> String {
     format!("{{\"dead\":[{}],\"next\":{next}}}", all.join(","))
 }
 
+/// A row per letter and its error below, which is what one looks for.
 fn told(letters: &Letters) -> Vec<String> {
-    let mut table = Table::new(1, ["id", "subscription", "topic", "type", "died (UTC)", "error"]);
+    let now = Utc::now();
+    let mut table = Table::new(2, ["id", "subscription", "topic", "type", "died"]);
+    let mut errors = Vec::new();
     for Found { event, state, .. } in &letters.found {
         let Some(state) = state else { continue };
-        let died = state.history.last().map(|attempt| attempt.at);
+        let died = state.history.last().map(|attempt| format!("{} ago", span(between(attempt.at, now))));
         table.row([
             event.id.to_string(),
             state.subscription.clone(),
             clean(&event.topic),
             event.event_type.as_deref().map_or("-".to_owned(), clean),
-            died.map_or("-".to_owned(), short_stamp),
-            clean(state.last_error.as_deref().unwrap_or("no reason given")),
+            died.unwrap_or_else(|| "-".to_owned()),
         ]);
+        let error = clean(state.last_error.as_deref().unwrap_or("no reason given"));
+        errors.push(format!("  {}", fit(&error, 98)).trim_end().to_owned());
     }
-    table.lines()
+    let mut rows = table.lines().into_iter();
+    let head = rows.next();
+    head.into_iter().chain(rows.zip(errors).flat_map(|(row, error)| [row, error])).collect()
 }

@@ -8,7 +8,7 @@ use crate::cli::dead::{DeadCommand, EditOptions, ShowDead};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::talk::names::known;
-use crate::talk::out::{self, clean};
+use crate::talk::out::{self, clean, plural};
 use crate::talk::time::stamp;
 
 use super::events::{body, show};
@@ -48,7 +48,11 @@ async fn show_letter(context: &Context, options: &ShowDead) -> Result<(), Failur
     let mut lines = show::fields(&detail.event);
     for state in &dead {
         lines.push(String::new());
-        lines.push(format!("Dead in {} after {} attempts:", state.subscription, state.attempts));
+        lines.push(format!(
+            "Dead in {} after {}:",
+            state.subscription,
+            plural(state.attempts.into(), "attempt", "attempts")
+        ));
         lines.push(format!("  {}", clean(state.last_error.as_deref().unwrap_or("no reason given"))));
         for attempt in &state.history {
             let error =
@@ -64,7 +68,8 @@ async fn show_letter(context: &Context, options: &ShowDead) -> Result<(), Failur
     lines.push(String::new());
     lines.extend(show::body(&detail.event));
     lines.push(String::new());
-    lines.push(format!("Next, one of: posthaste dead retry {0}, posthaste dead discard {0}", options.id));
+    lines.push(format!("-> posthaste dead retry {}", options.id));
+    lines.push(format!("-> posthaste dead discard {}", options.id));
     out::lines(lines)
 }
 
@@ -83,8 +88,8 @@ async fn edit(context: &Context, options: &EditOptions) -> Result<(), Failure> {
         true => out::line(
             json!({"id": id.to_string(), "subscription": subscription, "changed": retried}).to_string(),
         ),
-        false => out::line(format!(
-            "{id} is tried again in {subscription} with the new body; the log keeps the old one."
-        )),
+        false => {
+            out::line(format!("Tried again in {subscription} with the new body; the log keeps the old one."))
+        }
     }
 }

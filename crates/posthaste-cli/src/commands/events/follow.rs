@@ -74,7 +74,7 @@ impl Seen {
 
 fn line(found: &Found) -> String {
     let cells = cells(found);
-    let widths = [36, 19, 16, 20, 20, 24];
+    let widths = [36, 19, 12, 14, 14, 10, 3];
     let fitted = cells.iter().zip(widths).map(|(cell, width)| fit(cell, width));
     fitted.collect::<Vec<_>>().join(" ").trim_end().to_owned()
 }

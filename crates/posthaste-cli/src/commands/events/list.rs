@@ -8,7 +8,7 @@ use crate::cli::events::ListEvents;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::talk::names::known;
-use crate::talk::out::{self, clean, plural};
+use crate::talk::out::{self, clean};
 use crate::talk::shape;
 use crate::talk::table::Table;
 use crate::talk::time::short_stamp;
@@ -67,7 +67,8 @@ pub(super) fn found_json(found: &Found) -> String {
 fn table(found: &[Found]) -> Table {
     let stated = found.iter().any(|found| found.state.is_some());
     let plain = ["id", "enqueued (UTC)", "topic", "type", "key"];
-    let mut table = Table::new(2, plain.into_iter().chain(stated.then_some("status")));
+    let mut table =
+        Table::new(2, plain.into_iter().chain(stated.then_some(["status", "tries"]).into_iter().flatten()));
     for one in found {
         table.row(cells(one));
     }
@@ -86,11 +87,7 @@ pub(super) fn cells(found: &Found) -> Vec<String> {
         or_dash(&event.key),
     ];
     if let Some(state) = &found.state {
-        let attempts = match state.attempts {
-            0 => String::new(),
-            attempts => format!(" ({})", plural(attempts.into(), "attempt", "attempts")),
-        };
-        cells.push(format!("{}{attempts}", state.status.as_str()));
+        cells.extend([state.status.as_str().to_owned(), state.attempts.to_string()]);
     }
     cells
 }

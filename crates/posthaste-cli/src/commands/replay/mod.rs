@@ -27,7 +27,7 @@ const COUNTED: u64 = 10_000;
 
 /// How many events a replay would deliver once more.
 pub(crate) struct Ahead {
-    number: u64,
+    pub(crate) number: u64,
     more: bool,
 }
 
@@ -57,6 +57,9 @@ pub(crate) async fn run(context: &Context, options: &ReplayOptions) -> Result<()
     let ahead = ahead(&admin, name, options.from).await?;
     if options.consent.dry_run {
         return would(context, name, &ahead);
+    }
+    if ahead.number == 0 {
+        return nothing(context, name);
     }
     confirm(&question(name, &ahead), options.consent.yes)?;
     if rate.is_some() {
@@ -144,6 +147,16 @@ pub(crate) fn would(context: &Context, name: &str, ahead: &Ahead) -> Result<(), 
             "{} would be delivered to {name} once more. Nothing was changed.",
             ahead.told()
         )),
+    }
+}
+
+/// The answer when no event lies ahead.
+pub(crate) fn nothing(context: &Context, name: &str) -> Result<(), Failure> {
+    match context.json {
+        true => out::line(
+            json!({"subscription": name, "events": {"count": 0, "exact": true}, "done": true}).to_string(),
+        ),
+        false => out::line(format!("No event from there on is for {name}; nothing to do.")),
     }
 }
 

@@ -167,18 +167,29 @@ fn verdict(verdict: Verdict, reason: String, next: String) -> Option<Judgement> 
     Some(Judgement { verdict, reason, next: Some(next) })
 }
 
+/// `1 event`, `more than 10000 events`.
+fn events(amount: Amount) -> String {
+    match amount {
+        Amount { number: 1, more: false } => "1 event".to_owned(),
+        _ => format!("{amount} events"),
+    }
+}
+
 fn paused(facts: &Facts) -> Option<Judgement> {
     let since = span(facts.paused_for?);
     let next = format!("posthaste subscriptions resume {}", facts.name);
-    verdict(Verdict::Paused, format!("paused for {since}; {} events wait", facts.lag), next)
+    verdict(Verdict::Paused, format!("paused for {since}; waiting: {}", events(facts.lag)), next)
 }
 
 fn stalled(facts: &Facts) -> Option<Judgement> {
     let ready_waits = facts.ready() > 0 && facts.waits_long();
     let retry_waits = facts.retry_overdue.is_some_and(|overdue| overdue > PATIENCE);
     if (ready_waits || retry_waits) && facts.workers == 0 {
-        let reason =
-            format!("{} events wait, the oldest for {}, and no worker is running", facts.lag, facts.oldest());
+        let reason = format!(
+            "{} waiting, the oldest for {}, and no worker is running",
+            events(facts.lag),
+            facts.oldest()
+        );
         return verdict(Verdict::Stalled, reason, "start your application, or: posthaste relay".to_owned());
     }
     if ready_waits && !facts.moved_lately() {
@@ -186,15 +197,16 @@ fn stalled(facts: &Facts) -> Option<Judgement> {
             .moved_ago
             .map_or("as far as the journal goes".to_owned(), |ago| format!("for {}", span(ago)));
         let reason = format!(
-            "workers hold {} of {} waiting events, and nothing was settled {since}; the receiver may be away{}",
+            "workers hold {} of {} that wait, and nothing was settled {since}; the receiver may be away{}",
             facts.in_flight,
-            facts.lag,
+            events(facts.lag),
             facts.error()
         );
         return verdict(Verdict::Stalled, reason, format!("posthaste subscriptions show {}", facts.name));
     }
     if all_blocked(facts) {
-        let reason = format!("all {} waiting events are behind dead letters{}", facts.lag, facts.error());
+        let reason =
+            format!("all that waits ({}) is behind dead letters{}", events(facts.lag), facts.error());
         return verdict(Verdict::Stalled, reason, format!("posthaste keys blocked {}", facts.name));
     }
     None
@@ -211,7 +223,7 @@ fn failing(facts: &Facts) -> Option<Judgement> {
     if facts.dead_blocks && dead.number > 0 && facts.parked.number > 0 {
         let keys = plural(facts.parked_keys.number, "key", "keys");
         let reason =
-            format!("{dead} dead {letters}; {} events of {keys} wait{}", facts.parked, facts.error());
+            format!("{dead} dead {letters}; {} of {keys} waiting{}", events(facts.parked), facts.error());
         return verdict(Verdict::Failing, reason, format!("posthaste keys blocked {name}"));
     }
     if let Some(ago) = facts.newest_dead_ago.filter(|ago| *ago <= RECENT) {
@@ -221,8 +233,8 @@ fn failing(facts: &Facts) -> Option<Judgement> {
     }
     if facts.retrying.number > 0 && facts.waits_long() {
         let reason = format!(
-            "{} events are retried, the oldest waits for {}{}",
-            facts.retrying,
+            "{} retried, the oldest waiting for {}{}",
+            events(facts.retrying),
             facts.oldest(),
             facts.error()
         );
@@ -239,14 +251,14 @@ fn behind(facts: &Facts) -> Option<Judgement> {
     if facts.ready() == 0 || !facts.waits_long() {
         return None;
     }
-    let reason = format!("{} events wait, the oldest for {}, and they move", facts.lag, facts.oldest());
+    let reason = format!("{} waiting, the oldest for {}, and they move", events(facts.lag), facts.oldest());
     verdict(Verdict::Behind, reason, format!("posthaste status {} --watch", facts.name))
 }
 
 fn healthy(facts: &Facts) -> Judgement {
     let mut said = match facts.lag.number {
         0 => vec!["nothing waits".to_owned()],
-        _ => vec![format!("{} events on their way", facts.lag)],
+        _ => vec![format!("{} on their way", events(facts.lag))],
     };
     for (amount, what) in [(facts.retrying, "retried"), (facts.delayed, "not due yet")] {
         if amount.number > 0 {

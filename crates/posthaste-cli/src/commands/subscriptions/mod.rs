@@ -105,6 +105,9 @@ async fn rewind(context: &Context, options: &RewindOptions) -> Result<(), Failur
     if consent.dry_run {
         return replay::would(context, name, &ahead);
     }
+    if ahead.number == 0 {
+        return replay::nothing(context, name);
+    }
     confirm(&replay::question(name, &ahead), consent.yes)?;
     let seq = admin.replay(name, *to).await?;
     if context.json {

@@ -15,7 +15,7 @@ use crate::talk::time::{between, span, stamp};
 
 mod sentences;
 
-use sentences::{Facts, sentence};
+use sentences::{Facts, next_step, sentence};
 
 pub(crate) async fn run(context: &Context, options: &WhyOptions) -> Result<(), Failure> {
     let story = Story::gather(&context.admin(), options).await?;
@@ -33,6 +33,13 @@ struct Story {
     subscriptions: Vec<(SubscriptionState, Option<BlockedKey>)>,
 }
 
+/// How the event fares in one subscription.
+struct Chapter<'a> {
+    name: &'a str,
+    sentence: String,
+    next: Option<String>,
+}
+
 impl Story {
     async fn gather(admin: &Admin, options: &WhyOptions) -> Result<Self, Failure> {
         let detail = admin.event(options.id).await?;
@@ -46,7 +53,7 @@ impl Story {
         Ok(Self { detail, readings, operations, subscriptions })
     }
 
-    fn sentences(&self) -> Vec<(&str, String)> {
+    fn chapters(&self) -> Vec<Chapter<'_>> {
         let one = |(state, blocked): &'_ (SubscriptionState, Option<BlockedKey>)| {
             let facts = Facts {
                 event: &self.detail.event,
@@ -61,22 +68,27 @@ impl Story {
                 blocked: blocked.as_ref(),
                 now: Utc::now(),
             };
-            sentence(&facts)
+            (sentence(&facts), next_step(&facts))
         };
-        self.subscriptions.iter().map(|both| (both.0.name.as_str(), one(both))).collect()
+        let chapter = |both| {
+            let (sentence, next) = one(both);
+            Chapter { name: &both.0.name, sentence, next }
+        };
+        self.subscriptions.iter().map(chapter).collect()
     }
 
     fn json(&self) -> Value {
         let event = &self.detail.event;
         let states: Vec<Value> = self
-            .sentences()
+            .chapters()
             .into_iter()
-            .map(|(name, sentence)| {
+            .map(|Chapter { name, sentence, next }| {
                 let state = self.detail.states.iter().find(|state| state.subscription == name);
                 json!({
                     "subscription": name,
                     "wanted": state.is_some(),
                     "sentence": sentence,
+                    "next_step": next,
                     "state": state.map(shape::event_state),
                 })
             })
@@ -99,10 +111,11 @@ impl Story {
         if self.subscriptions.is_empty() {
             lines.push("There are no subscriptions yet: nobody reads it.".to_owned());
         }
-        for (name, sentence) in self.sentences() {
+        for Chapter { name, sentence, next } in self.chapters() {
             let mut told = wrapped(&format!("{name}: {sentence}"), 2);
             told[0] = told[0].trim_start().to_owned();
             lines.extend(told);
+            lines.extend(next.map(|next| format!("  -> {next}")));
         }
         if !self.operations.is_empty() {
             lines.push(String::new());

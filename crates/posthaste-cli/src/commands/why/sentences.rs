@@ -23,6 +23,20 @@ pub(super) struct Facts<'a> {
     pub(super) now: DateTime<Utc>,
 }
 
+/// What to type next, if a person must act.
+pub(super) fn next_step(facts: &Facts<'_>) -> Option<String> {
+    let (name, state) = (&facts.subscription.name, facts.state?);
+    let behind_dead = facts.blocked.is_some_and(|head| head.status == DeliveryStatus::Dead);
+    match state.status {
+        EventStatus::Dead => Some(format!("posthaste dead retry {}", facts.event.id)),
+        EventStatus::Pending if behind_dead => Some(format!("posthaste keys blocked {name}")),
+        EventStatus::Pending if facts.subscription.paused_since.is_some() => {
+            Some(format!("posthaste subscriptions resume {name}"))
+        }
+        _ => None,
+    }
+}
+
 pub(super) fn sentence(facts: &Facts<'_>) -> String {
     let Some(state) = facts.state else { return not_wanted(facts) };
     match state.status {
@@ -79,11 +93,10 @@ fn dead(facts: &Facts<'_>, state: &EventState) -> String {
         false => "",
     };
     format!(
-        "dead{}, after {}{}{key}; next, one of: posthaste dead retry {id}, posthaste dead discard {id}",
+        "dead{}, after {}{}{key}",
         since.unwrap_or_default(),
         plural(state.attempts.into(), "attempt", "attempts"),
         error(state.last_error.as_deref()),
-        id = facts.event.id,
     )
 }
 
@@ -118,10 +131,7 @@ fn pending(facts: &Facts<'_>, state: &EventState) -> String {
 /// Why nobody takes an event that is due.
 fn unattended(subscription: &SubscriptionState, now: DateTime<Utc>) -> String {
     match subscription.paused_since {
-        Some(since) => {
-            let name = &subscription.name;
-            format!(": paused for {}; posthaste subscriptions resume {name}", span(between(since, now)))
-        }
+        Some(since) => format!(": paused for {}", span(between(since, now))),
         None if subscription.workers.is_empty() => ": no worker is running for it".to_owned(),
         None => String::new(),
     }
@@ -134,10 +144,7 @@ fn behind(facts: &Facts<'_>) -> String {
     let (id, failed) = (head.head, error(head.last_error.as_deref()));
     let times = plural(head.attempts.into(), "time", "times");
     let how = match head.status {
-        DeliveryStatus::Dead => {
-            let name = &facts.subscription.name;
-            format!("which is dead{failed}; posthaste keys blocked {name} shows what to do")
-        }
+        DeliveryStatus::Dead => format!("which is dead{failed}"),
         DeliveryStatus::Processing => "which is being handled".to_owned(),
         DeliveryStatus::Pending => {
             let wait = span(between(facts.now, head.next_attempt_at));

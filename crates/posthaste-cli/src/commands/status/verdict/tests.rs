@@ -119,7 +119,7 @@ fn a_pause_comes_before_everything() {
         ..facts()
     };
     assert_eq!(word(&paused), "paused");
-    assert_eq!(judge(&paused).reason, "paused for 3 h; 5 events wait");
+    assert_eq!(judge(&paused).reason, "paused for 3 h; waiting: 5 events");
 }
 
 #[test]
