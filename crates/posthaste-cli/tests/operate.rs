@@ -1,10 +1,10 @@
-//! `posthaste status`, `subscriptions`, `keys`, `why`, `retain` and `completions`, as people and scripts meet them.
+//! `posthaste status`, `subscriptions`, `keys`, `why` and `retain`, as people and scripts meet them.
 
 #[expect(dead_code, reason = "shared by several test programs; this one uses its part")]
 mod operate_common;
 
 use operate_common::*;
-use posthaste::{AfterDead, NewEvent, Subscription};
+use posthaste::{AfterDead, NewEvent, Outcome, Subscription};
 
 fn named<'a>(all: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
     let mut found = all["subscriptions"].as_array().expect("a list").iter();
@@ -103,6 +103,21 @@ async fn a_lag_that_moves_is_behind_and_no_alarm() {
     let status = bench.words(&["status"]);
     assert!(status.contains("behind   billing") && status.contains("and they move"), "{status}");
     worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_away_is_stalled() {
+    for bench in Bench::everywhere().await {
+        let away = |_: std::sync::Arc<posthaste::Event>| async { Outcome::unavailable("connection refused") };
+        let worker = bench.posthaste.handler(quick("billing"), away).start().await.unwrap();
+        bench.enqueue(vec![order("a", "x"), order("b", "x")]).await;
+        bench.until("it was tried", async |_| worker.counters().unavailable() > 0).await;
+        bench.age(10).await;
+        let status = bench.run(&["status"]);
+        assert!(status.code == 4 && status.stdout.contains("stalled  billing"), "{status:?}");
+        assert!(status.stdout.contains("the receiver may be away"), "{status:?}");
+        worker.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -314,93 +329,5 @@ async fn retention_is_previewed_and_tells_who_holds_events_back() {
             .await;
         assert!(bench.words(&["retain", "--older-than", "30d"]).contains("Removed 0 events"));
         worker.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_tables_every_command_names_the_remedy() {
-    let (_folder, path) = posthaste_testkit::sqlite_file();
-    let mut urls = vec![format!("sqlite:{}", path.display())];
-    for server in posthaste_testkit::servers() {
-        let empty = posthaste_testkit::TestDatabase::empty_on(&server).await;
-        urls.push(sqlx::ConnectOptions::to_url_lossy(&empty.options).to_string());
-    }
-    let id = "0198c5d2-7c1e-7a43-9f5b-2b1c6a1f0e11";
-    for url in urls {
-        for arguments in [
-            vec!["status"],
-            vec!["subscriptions", "list"],
-            vec!["subscriptions", "show", "x"],
-            vec!["subscriptions", "set", "x", "--lease", "10s"],
-            vec!["events", "list"],
-            vec!["events", "show", id],
-            vec!["events", "enqueue", "t", "x"],
-            vec!["dead", "list"],
-            vec!["dead", "retry", "--all"],
-            vec!["keys", "blocked"],
-            vec!["why", id],
-            vec!["retain", "--older-than", "1d"],
-            vec!["replay", "x", "--from", "beginning"],
-        ] {
-            let answer = answered(command(&url, &arguments).spawn().unwrap());
-            assert_eq!((answer.code, answer.stdout.as_str()), (1, ""), "{arguments:?}: {answer:?}");
-            assert!(answer.stderr.contains("posthaste migrate"), "{arguments:?}: {answer:?}");
-            assert_eq!(answer.stderr.lines().count(), 1, "{arguments:?}: {answer:?}");
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn wrong_usage_is_exit_code_2_and_one_clear_sentence() {
-    let bench = Bench::sqlite().await;
-    for (arguments, expected) in [
-        (vec!["why", "17"], "give an id such as"),
-        (vec!["events", "show", "x"], "give an id such as"),
-        (vec!["events", "list", "--limit", "0"], "a whole number from 1 to 500"),
-        (vec!["events", "list", "--since", "yesterday"], "or how long ago"),
-        (vec!["events", "list", "--status", "dead"], "--subscription"),
-        (
-            vec!["events", "list", "--subscription", "s", "--status", "gone"],
-            "pending, processing, delivered or dead",
-        ),
-        (vec!["events", "enqueue", "t", "x", "-H", "a"], "name=value"),
-        (vec!["events", "enqueue", "t", "x", "-H", "a b=c"], "header `a b`"),
-        (vec!["events", "enqueue", "", "x"], "topic must not be empty"),
-        (vec!["retain", "--older-than", "30"], "a number with a unit"),
-        (vec!["retain"], "--older-than"),
-        (vec!["replay", "s"], "--from"),
-        (vec!["replay", "s", "--from", "17"], "an event's id"),
-        (vec!["subscriptions", "set", "s", "--reset", "--lease", "3s"], "cannot be used with"),
-        (vec!["dead", "retry"], "say which"),
-        (vec!["completions", "tcsh"], "possible values"),
-    ] {
-        let answer = bench.run(&arguments);
-        assert_eq!((answer.code, answer.stdout.as_str()), (2, ""), "{arguments:?}: {answer:?}");
-        assert!(answer.stderr.contains(expected), "{arguments:?}: {answer:?}");
-    }
-}
-
-#[test]
-fn every_command_has_help_with_an_example() {
-    let commands = "status|subscriptions list|subscriptions show|subscriptions set|subscriptions pause|\
-        subscriptions resume|subscriptions rewind|subscriptions remove|events list|events show|events enqueue|\
-        dead list|dead show|dead retry|dead edit|dead discard|keys blocked|keys release|replay|why|retain|completions";
-    for name in commands.split('|') {
-        let arguments: Vec<&str> = name.split(' ').chain(["--help"]).collect();
-        let answer = answered(command("unused", &arguments).spawn().unwrap());
-        assert_eq!(answer.code, 0, "{answer:?}");
-        assert!(
-            answer.stdout.contains("Example") && answer.stdout.contains(&format!("posthaste {name}")),
-            "{answer:?}"
-        );
-    }
-}
-
-#[test]
-fn completions_are_printed_for_every_shell_without_a_database() {
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let answer = answered(command("unused", &["completions", shell]).spawn().unwrap());
-        assert_eq!(answer.code, 0, "{shell}: {}", answer.stderr);
-        assert!(answer.stdout.contains("subscriptions") && answer.stdout.contains("completions"), "{shell}");
     }
 }

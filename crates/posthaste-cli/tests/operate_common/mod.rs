@@ -82,15 +82,12 @@ impl Bench {
                 format!("update posthaste_batches set finished_at = finished_at - {minutes} * 60000000"),
             ],
         };
-        for statement in statements {
-            match &self.pool {
-                Pool::Postgres(pool) => {
-                    drop(sqlx::query(AssertSqlSafe(statement)).execute(pool).await.unwrap())
-                }
-                Pool::Sqlite(database) => {
-                    drop(sqlx::query(AssertSqlSafe(statement)).execute(&database.pool).await.unwrap());
-                }
-            }
+        for statement in statements.map(AssertSqlSafe) {
+            let done = match &self.pool {
+                Pool::Postgres(pool) => sqlx::query(statement).execute(pool).await.map(|_| ()),
+                Pool::Sqlite(database) => sqlx::query(statement).execute(&database.pool).await.map(|_| ()),
+            };
+            done.unwrap();
         }
     }
 

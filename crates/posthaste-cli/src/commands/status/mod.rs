@@ -15,9 +15,11 @@ use crate::talk::table::{Table, wrapped};
 use crate::talk::time::span;
 use crate::talk::{names, shape};
 
+mod facts;
 mod verdict;
 
-use verdict::{Facts, Judgement, Verdict, judge};
+use facts::Facts;
+use verdict::{Judgement, Verdict, judge};
 
 /// A subscription and what is to be said about it.
 type Judged = (SubscriptionState, Judgement);

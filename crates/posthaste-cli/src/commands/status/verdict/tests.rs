@@ -1,3 +1,5 @@
+//! Each verdict, and what is just not yet one.
+
 use super::*;
 
 const fn some(number: u64) -> Amount {
