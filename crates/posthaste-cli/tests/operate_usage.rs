@@ -68,12 +68,23 @@ async fn wrong_usage_is_exit_code_2_and_one_clear_sentence() {
     }
 }
 
+/// All of them, as people type them.
+const COMMANDS: &str = "status|subscriptions list|subscriptions show|subscriptions set|subscriptions pause|\
+    subscriptions resume|subscriptions rewind|subscriptions remove|events list|events show|events enqueue|\
+    dead list|dead show|dead retry|dead edit|dead discard|keys blocked|keys release|replay|why|retain|completions";
+
+#[test]
+fn the_reference_names_every_command() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for name in COMMANDS.split('|') {
+        assert!(page.contains(&format!("`posthaste {name}")), "{name}");
+    }
+}
+
 #[test]
 fn every_command_has_help_with_an_example() {
-    let commands = "status|subscriptions list|subscriptions show|subscriptions set|subscriptions pause|\
-        subscriptions resume|subscriptions rewind|subscriptions remove|events list|events show|events enqueue|\
-        dead list|dead show|dead retry|dead edit|dead discard|keys blocked|keys release|replay|why|retain|completions";
-    for name in commands.split('|') {
+    for name in COMMANDS.split('|') {
         let arguments: Vec<&str> = name.split(' ').chain(["--help"]).collect();
         let answer = answered(command("unused", &arguments).spawn().unwrap());
         assert_eq!(answer.code, 0, "{answer:?}");

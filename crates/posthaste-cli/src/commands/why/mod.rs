@@ -53,13 +53,18 @@ impl Story {
         Ok(Self { detail, readings, operations, subscriptions })
     }
 
+    /// The last time a subscription read the event.
+    fn reading(&self, name: &str) -> Option<&Reading> {
+        self.readings.iter().rev().find(|reading| reading.subscription == name)
+    }
+
     fn chapters(&self) -> Vec<Chapter<'_>> {
         let one = |(state, blocked): &'_ (SubscriptionState, Option<BlockedKey>)| {
             let facts = Facts {
                 event: &self.detail.event,
                 subscription: state,
                 state: self.detail.states.iter().find(|other| other.subscription == state.name),
-                reading: self.readings.iter().rev().find(|reading| reading.subscription == state.name),
+                reading: self.reading(&state.name),
                 deed: self
                     .operations
                     .iter()
@@ -90,6 +95,7 @@ impl Story {
                     "sentence": sentence,
                     "next_step": next,
                     "state": state.map(shape::event_state),
+                    "reading": self.reading(name).map(reading),
                 })
             })
             .collect();
@@ -147,6 +153,14 @@ fn introduction(event: &Event) -> String {
         clean(&event.topic),
         stamp(event.created_at)
     )
+}
+
+fn reading(reading: &Reading) -> Value {
+    json!({
+        "claimed_at": stamp(reading.claimed_at),
+        "settled_at": shape::time(reading.finished_at),
+        "worker": reading.worker,
+    })
 }
 
 fn operation(operation: &Operation) -> Value {
