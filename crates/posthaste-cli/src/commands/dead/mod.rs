@@ -1,7 +1,7 @@
 //! `posthaste dead`: list, show, retry, edit and discard dead letters.
 
-use posthaste::DeliveryStatus;
-use posthaste::admin::{DeliveryQuery, EventState, EventStatus};
+use posthaste::admin::{DeliveryQuery, EventDetail, EventState, EventStatus};
+use posthaste::{Attempt, DeliveryStatus};
 use serde_json::json;
 
 use crate::cli::dead::{DeadCommand, EditOptions, ShowDead};
@@ -45,32 +45,33 @@ async fn show_letter(context: &Context, options: &ShowDead) -> Result<(), Failur
     if context.json {
         return out::line(show::detail_json(&detail, &dead));
     }
+    out::lines(told(&detail, &dead))
+}
+
+fn told(detail: &EventDetail, dead: &[EventState]) -> Vec<String> {
     let mut lines = show::fields(&detail.event);
-    for state in &dead {
+    for state in dead {
         lines.push(String::new());
-        lines.push(format!(
-            "Dead in {} after {}:",
-            state.subscription,
-            plural(state.attempts.into(), "attempt", "attempts")
-        ));
-        lines.push(format!("  {}", clean(state.last_error.as_deref().unwrap_or("no reason given"))));
-        for attempt in &state.history {
-            let error =
-                attempt.error.as_deref().map(|error| format!(": {}", clean(error))).unwrap_or_default();
-            lines.push(format!(
-                "  attempt {}  {}  {}{error}",
-                attempt.attempt,
-                stamp(attempt.at),
-                attempt.outcome
-            ));
-        }
+        lines.extend(attempts(state));
     }
     lines.push(String::new());
     lines.extend(show::body(&detail.event));
     lines.push(String::new());
-    lines.push(format!("-> posthaste dead retry {}", options.id));
-    lines.push(format!("-> posthaste dead discard {}", options.id));
-    out::lines(lines)
+    lines.extend(["retry", "discard"].map(|verb| format!("-> posthaste dead {verb} {}", detail.event.id)));
+    lines
+}
+
+fn attempts(state: &EventState) -> Vec<String> {
+    let times = plural(state.attempts.into(), "attempt", "attempts");
+    let error = |text: Option<&str>| clean(text.unwrap_or("no reason given"));
+    let mut lines = vec![
+        format!("Dead in {} after {times}:", state.subscription),
+        format!("  {}", error(state.last_error.as_deref())),
+    ];
+    for Attempt { attempt, at, outcome, error: text, .. } in &state.history {
+        lines.push(format!("  attempt {attempt}  {}  {outcome}: {}", stamp(*at), error(text.as_deref())));
+    }
+    lines
 }
 
 async fn edit(context: &Context, options: &EditOptions) -> Result<(), Failure> {

@@ -63,25 +63,32 @@ pub(crate) async fn run(context: &Context, options: &ReplayOptions) -> Result<()
     }
     confirm(&question(name, &ahead), options.consent.yes)?;
     if rate.is_some() {
-        admin.change_settings(name, SettingsChange::new(|settings| settings.rate = rate)).await?;
+        change_rate(&admin, name, rate).await?;
     }
     let seq = admin.replay(name, options.from).await?;
     let ended = match options.no_watch {
-        true => None,
-        false => Some(watch(&admin, name, &ahead).await?),
+        true => Ok(None),
+        false => watch(&admin, name, &ahead).await.map(Some),
     };
-    let done = matches!(ended, Some(Ended::Done));
-    if done && rate.is_some() {
-        let former = SettingsChange::new(|settings| settings.rate = Some(before.settings.rate));
-        admin.change_settings(name, former).await?;
+    if let Some(rate) = rate {
+        let done = matches!(ended, Ok(Some(Ended::Done)));
+        give_back(&admin, name, rate, before.settings.rate, done).await?;
     }
-    if let Some(rate) = rate.filter(|_| !done) {
-        let former = before.settings.rate;
-        eprintln!(
-            "The limit of {rate} events a second stays. When it is done: posthaste subscriptions set {name} --rate {former}"
-        );
+    answer(context, name, seq, &ahead, ended?.as_ref())
+}
+
+async fn change_rate(admin: &Admin, name: &str, rate: Option<u32>) -> Result<(), Failure> {
+    Ok(admin.change_settings(name, SettingsChange::new(|settings| settings.rate = rate)).await?)
+}
+
+/// The former rate again, once the replay is done; before that the limit stays, and somebody must know.
+async fn give_back(admin: &Admin, name: &str, rate: u32, former: u32, done: bool) -> Result<(), Failure> {
+    if done {
+        return change_rate(admin, name, Some(former)).await;
     }
-    answer(context, name, seq, &ahead, ended.as_ref())
+    eprintln!("The limit of {rate} events a second stays. When it is done, type:");
+    eprintln!("  posthaste subscriptions set {name} --rate {former}");
+    Ok(())
 }
 
 fn answer(

@@ -125,25 +125,28 @@ async fn rewind(context: &Context, options: &RewindOptions) -> Result<(), Failur
 async fn remove(context: &Context, options: &RemoveOptions) -> Result<(), Failure> {
     let admin = context.admin();
     let state = known(&admin, &options.name).await?;
-    let (waiting, dead) = (
+    let loss = format!(
+        "{} and {}",
         counted(state.lag, "waiting event", "waiting events"),
-        counted(state.dead, "dead letter", "dead letters"),
+        counted(state.dead, "dead letter", "dead letters")
     );
     if options.consent.dry_run {
-        let facts = json!({"subscription": state.name, "removed": false, "lag": shape::count(state.lag), "dead": shape::count(state.dead)});
-        return match context.json {
-            true => out::line(facts.to_string()),
-            false => {
-                out::line(format!("{} would go, with {waiting} and {dead}. Nothing was changed.", state.name))
-            }
-        };
+        return would_remove(context, &state, &loss);
     }
-    let question =
-        format!("Remove {} with its progress, {waiting} and {dead}? This cannot be undone.", state.name);
+    let question = format!("Remove {} with its progress, {loss}? This cannot be undone.", state.name);
     confirm(&question, options.consent.yes)?;
     admin.delete_subscription(&state.name).await?;
     match context.json {
         true => out::line(json!({"subscription": state.name, "removed": true}).to_string()),
         false => out::line(format!("{} is removed.", state.name)),
+    }
+}
+
+fn would_remove(context: &Context, state: &SubscriptionState, loss: &str) -> Result<(), Failure> {
+    let SubscriptionState { name, lag, dead, .. } = state;
+    let facts = json!({"subscription": name, "removed": false, "lag": shape::count(*lag), "dead": shape::count(*dead)});
+    match context.json {
+        true => out::line(facts.to_string()),
+        false => out::line(format!("{name} would go, with {loss}. Nothing was changed.")),
     }
 }
