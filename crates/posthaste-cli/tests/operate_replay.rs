@@ -70,6 +70,7 @@ async fn a_rewind_moves_without_watching() {
 async fn a_rate_lasts_as_long_as_the_replay() {
     for bench in Bench::everywhere().await {
         let (_, worker) = delivered(&bench).await;
+        let batches = worker.counters().batches();
         let rate = async || bench.posthaste.admin().subscription("billing").await.unwrap().settings.rate;
         let child = bench
             .command(&["replay", "billing", "--from", "beginning", "--rate", "10/s", "--yes"])
@@ -79,6 +80,8 @@ async fn a_rate_lasts_as_long_as_the_replay() {
         let answer = answered(child);
         assert!(answer.code == 0 && answer.stdout.contains("Done"), "{answer:?}");
         assert_eq!(rate().await, 0, "and taken away again");
+        let claims = worker.counters().batches() - batches;
+        assert!(claims >= 10, "from its first claim on, two events each: {claims}");
         assert!(worker.counters().delivered() >= 40);
         let told =
             bench.run(&["replay", "billing", "--from", "beginning", "--rate", "5", "--yes", "--no-watch"]);

@@ -22,6 +22,8 @@ use progress::Progress;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// So long may a subscription be without a worker after its lanes were taken away.
 const NOBODY_FOR: Duration = Duration::from_secs(5);
+/// By then every running worker works with a changed setting; they look for one every 750 ms.
+const TAKEN_UP: Duration = Duration::from_millis(1500);
 /// Counting events ahead stops here.
 const COUNTED: u64 = 10_000;
 
@@ -64,6 +66,8 @@ pub(crate) async fn run(context: &Context, options: &ReplayOptions) -> Result<()
     confirm(&question(name, &ahead), options.consent.yes)?;
     if rate.is_some() {
         change_rate(&admin, name, rate).await?;
+        // A worker that does not know the limit yet would deliver thousands before it hears of it.
+        tokio::time::sleep(TAKEN_UP).await;
     }
     let seq = admin.replay(name, options.from).await?;
     let ended = match options.no_watch {
