@@ -12,6 +12,11 @@ mod setup;
 
 pub(crate) use relay::RelayOptions;
 pub(crate) use setup::{CheckOptions, DoctorOptions, InitOptions, MigrateOptions, VersionOptions};
+pub(crate) mod values;
+pub(crate) mod subscriptions;
+pub(crate) mod events;
+pub(crate) mod dead;
+pub(crate) mod operate;
 
 /// Posthaste, a transactional outbox: write your rows and an event in one transaction;
 /// every subscription gets the event, at least once, in order per key.
@@ -55,6 +60,8 @@ pub(crate) enum Command {
     Doctor(DoctorOptions),
     Migrate(MigrateOptions),
     Version(VersionOptions),
+    #[command(flatten)]
+    Operate(Box<operate::Operate>),
 }
 
 /// Run a sample application and three subscriptions on SQLite, and show live what happens

@@ -3,7 +3,7 @@
 use posthaste::Posthaste;
 
 use crate::cli::GlobalOptions;
-use crate::config::{self, Config};
+use crate::config;
 use crate::database::Database;
 use crate::failure::Failure;
 
@@ -16,9 +16,6 @@ pub(crate) struct Context {
     pub(crate) pool: Pool,
     /// Print JSON instead of words.
     pub(crate) json: bool,
-    /// Everything that was configured.
-    pub(crate) config: Config,
-    pub(crate) database: Database,
 }
 
 impl Context {
@@ -30,7 +27,6 @@ impl Context {
         if let Some(warning) = database.warning() {
             eprintln!("posthaste: {warning}");
         }
-        let (posthaste, pool) = (database.posthaste.clone(), database.pool.clone());
-        Ok(Self { posthaste, pool, json: global.json, config, database })
+        Ok(Self { posthaste: database.posthaste, pool: database.pool, json: global.json })
     }
 }

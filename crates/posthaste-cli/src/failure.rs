@@ -1,10 +1,11 @@
 //! Why a command could not go on: a sentence for people and an exit code for scripts.
 
 use std::fmt::Display;
-use std::io::ErrorKind;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use posthaste::ErrorKind;
 use posthaste_sinks::Problem;
 
 /// The exit codes, all of them. What lies above 64 follows sysexits.h, what lies above 128 the shell's custom.
@@ -14,7 +15,8 @@ use posthaste_sinks::Problem;
 /// | 0 | done |
 /// | 1 | could not be done, and the sentence on stderr says why |
 /// | 2 | the command line was not understood (clap's own) |
-/// | 4 | `check` found something that works against delivery |
+/// | 3 | what was named is not there |
+/// | 4 | `check`, `doctor` or `status` found something that works against delivery |
 /// | 69 | the database or another server is away; the same command may succeed later |
 /// | 77 | the database refuses: wrong password, missing privilege |
 /// | 78 | the configuration has mistakes, or the database is not prepared (no tables, wrong version, a replica) |
@@ -22,6 +24,8 @@ use posthaste_sinks::Problem;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Failed = 1,
+    Usage = 2,
+    NotFound = 3,
     CheckFailed = 4,
     Unavailable = 69,
     Permission = 77,
@@ -53,6 +57,16 @@ impl Failure {
 
     pub(crate) fn configuration(text: impl Into<String>) -> Self {
         Self::Coded(Code::Configuration, text.into())
+    }
+
+    /// The command line asks for something that cannot be.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::Coded(Code::Usage, text.into())
+    }
+
+    /// What was named is not there.
+    pub(crate) fn not_found(text: impl Into<String>) -> Self {
+        Self::Coded(Code::NotFound, text.into())
     }
 
     /// For `map_err`: what was being done, and what the other side said.
@@ -98,10 +112,23 @@ fn mistakes(file: Option<&PathBuf>, problems: &[Problem]) -> Vec<String> {
     std::iter::once(first).chain(problems.iter().map(|problem| format!("  {problem}"))).collect()
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
+impl From<posthaste::Error> for Failure {
+    fn from(error: posthaste::Error) -> Self {
+        match (&error, error.kind()) {
+            (posthaste::Error::Schema(_), _) => {
+                Self::Sentence(format!("{error}; `posthaste migrate` creates the tables"))
+            }
+            (_, ErrorKind::Invalid) => Self::usage(error.to_string()),
+            (_, ErrorKind::NotFound) => Self::not_found(error.to_string()),
+            _ => Self::Sentence(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
         match error.kind() {
-            ErrorKind::BrokenPipe => Self::OutputClosed,
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Sentence(format!("could not write the output: {error}")),
         }
     }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -35,7 +35,11 @@ fn wanted() -> Result<Option<Targets>, Failure> {
     text.parse().map(Some).map_err(problem)
 }
 
+/// RabbitMQ's client logs what the broker returns, body included; payloads do not belong in logs.
+const WITH_PAYLOADS: &str = "lapin::returned_messages";
+
 fn write(form: LogForm, targets: Targets) {
+    let targets = targets.with_target(WITH_PAYLOADS, LevelFilter::OFF);
     let registry = tracing_subscriber::registry();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match form {

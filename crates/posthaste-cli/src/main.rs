@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 
 mod failure;
+mod talk;
 mod cli;
 mod signals;
 mod registry;
@@ -45,5 +46,6 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Doctor(_) => commands::doctor::run(&global).await,
         Command::Migrate(options) => commands::migrate::run(&global, &options).await,
         Command::Version(_) => commands::version::run(&global),
+        Command::Operate(command) => commands::operate::run(*command, &global).await,
     }
 }

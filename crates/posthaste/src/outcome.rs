@@ -73,6 +73,10 @@ impl DeliveryStatus {
             Self::Dead => "dead",
         }
     }
+
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Pending, Self::Processing, Self::Dead].into_iter().find(|status| status.as_str() == word)
+    }
 }
 
 /// What happens to a delivery.

@@ -118,6 +118,8 @@ pub struct Settings {
     /// How long one event may take before the attempt counts as failed. Default 60 s.
     #[serde(with = "millis")]
     pub timeout: Duration,
+    /// Events that one worker claims per second at most, up to 1,000,000; 0, the default, means no limit.
+    pub rate: u32,
 }
 
 impl Default for Settings {
@@ -132,6 +134,7 @@ impl Default for Settings {
             base_delay: retry.base_delay,
             max_delay: retry.max_delay,
             timeout: Duration::from_secs(60),
+            rate: 0,
         }
     }
 }
@@ -167,6 +170,7 @@ impl Settings {
             (1..=10_000).contains(&self.max_attempts),
             format!("max_attempts {} is not 1 to 10000", self.max_attempts),
         );
+        check(self.rate <= 1_000_000, format!("rate {} is not 0 to 1000000", self.rate));
         for (name, value, least) in [
             ("poll_interval", self.poll_interval, 1),
             ("lease", self.lease, 100),

@@ -7,3 +7,15 @@ pub(crate) mod init;
 pub(crate) mod migrate;
 pub(crate) mod relay;
 pub(crate) mod version;
+
+// The operator's: each speaks to `Admin`, and to nothing else.
+mod completions;
+mod dead;
+mod events;
+mod keys;
+mod replay;
+mod retain;
+mod status;
+mod subscriptions;
+mod why;
+pub(crate) mod operate;

@@ -4,15 +4,16 @@
 //! what a worker holds under a live lease, except [`Admin::replay`], which takes lanes away on purpose.
 
 use crate::error::{Error, InvalidEvent, Result};
+use crate::event::Event;
 use crate::handle::Posthaste;
 use crate::id::EventId;
 use crate::outcome::DeliveryStatus;
 use crate::store::admin::{AdminStore, Verb};
 
 pub use crate::store::admin::{
-    Count, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found, HeldBack,
-    LaneState, Operation, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SettingsChange,
-    SubscriptionState,
+    BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found,
+    HeldBack, LaneState, Operation, Reading, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport,
+    SettingsChange, SubscriptionState,
 };
 
 /// How far counts go before they say "more than".
@@ -82,6 +83,12 @@ impl Admin {
                 "an event has a status only in a subscription; name one",
             ));
         }
+        if query.error_contains.is_some() && query.subscription.is_none() {
+            return Err(Error::invalid_setting(
+                "error",
+                "an event has an error only in a subscription; name one",
+            ));
+        }
         self.store().search(query).await
     }
 
@@ -95,7 +102,28 @@ impl Admin {
         self.store().operations(limit).await
     }
 
+    /// What people did to one event, oldest first.
+    pub async fn operations_on(&self, id: EventId) -> Result<Vec<Operation>> {
+        self.store().operations_on(id).await
+    }
+
+    /// In which batches an event was read, as far as the journal is kept.
+    pub async fn readings(&self, event: &Event) -> Result<Vec<Reading>> {
+        self.store().readings(event).await
+    }
+
+    /// Keys whose events wait for the one at their head, those with most of them first: behind a retry they go on by
+    /// themselves, behind a dead letter (with the policy `block`) they wait for a person.
+    pub async fn blocked_keys(&self, subscription: &str, limit: u32) -> Result<Vec<BlockedKey>> {
+        self.store().blocked_keys(subscription, self.count_limit, limit).await
+    }
+
     // --- deliveries
+
+    /// How many deliveries match: what a verb would be for.
+    pub async fn count(&self, query: &DeliveryQuery) -> Result<Count> {
+        self.store().count_deliveries(query, self.count_limit).await
+    }
 
     /// Tries dead or waiting deliveries again, now, with all attempts before them. Steps that a sink has finished stay
     /// finished. Returns how many.
@@ -186,6 +214,11 @@ impl Admin {
     /// from many processes; small transactions.
     pub async fn retain(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
         self.store().retain(policy).await
+    }
+
+    /// How many events [`retain`](Self::retain) would remove now, and what holds the others back. Changes nothing.
+    pub async fn preview_retention(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
+        self.store().preview_retention(policy).await
     }
 
     /// After dump and restore, or a logical move: ties every subscription to the transaction ids of this cluster. Loses

@@ -20,10 +20,12 @@ use crate::subscription::{Order, Subscription};
 use crate::wake::Doorkeeper;
 
 mod leases;
+mod pace;
 mod runner;
 mod strict;
 
 use leases::Leases;
+use pace::Pace;
 use runner::{Ended, Reads, Runner};
 use strict::StrictRunner;
 
@@ -42,6 +44,7 @@ pub(crate) struct Context {
     slots: Arc<Slots>,
     availability: Availability,
     leases: Leases,
+    pace: Pace,
     /// Rung when a delivery may have become due; shared by all workers of the process.
     due_bell: Arc<Bell>,
     counters: Arc<Counters>,
@@ -145,6 +148,7 @@ impl WorkerBuilder {
             slots,
             availability: Availability::default(),
             leases: Leases::default(),
+            pace: Pace::default(),
             due_bell: self.due_bell,
             counters: Arc::default(),
         });

@@ -17,6 +17,7 @@ use crate::store::{BatchRef, Cursor, Fresh, Hold};
 use crate::wake::Idle;
 
 use super::Context;
+use super::pace::in_pace;
 use super::runner::Ended;
 
 pub(super) struct StrictRunner {
@@ -41,7 +42,7 @@ impl StrictRunner {
             let rung = self.context.door.bell.count();
             let next = match unfinished.pop_front() {
                 Some(batch) => Ok(Fresh::Batch(batch)),
-                None => self.claim(&mut cursor).await,
+                None => self.claim(&mut cursor, &stop).await,
             };
             match self.turn(next, rung, &mut idle, &stop).await {
                 Ok(None) => {}
@@ -62,9 +63,13 @@ impl StrictRunner {
         Ended::Stopped
     }
 
-    async fn claim(&self, cursor: &mut Cursor) -> Result<Fresh> {
+    async fn claim(&self, cursor: &mut Cursor, stop: &CancellationToken) -> Result<Fresh> {
         let context = &self.context;
-        let (reader, holder) = (context.reader(), context.holder());
+        if let Some(pause) = context.pace.wait(&context.reader()) {
+            self.sleep(pause, stop).await;
+            return Ok(Fresh::Again);
+        }
+        let (reader, holder) = (in_pace(&context.reader()), context.holder());
         context.store.claim_fresh(&reader, self.lane, Some(self.token), &holder, cursor).await
     }
 
@@ -78,6 +83,7 @@ impl StrictRunner {
         match next? {
             Fresh::Batch(batch) => {
                 idle.reset();
+                self.context.pace.charge(&self.context.reader(), batch.events.len());
                 match self.handle(batch, stop).await? {
                     Handled::Finished => Ok(None),
                     Handled::LeaseLost => Ok(Some(Ended::LaneLost)),

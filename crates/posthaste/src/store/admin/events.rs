@@ -8,6 +8,8 @@ use crate::id::EventId;
 use crate::lease::Attempt;
 use crate::outcome::DeliveryStatus;
 
+use super::state::Count;
+
 /// Where an event stands in a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventStatus {
@@ -32,7 +34,8 @@ impl EventStatus {
         }
     }
 
-    pub(crate) fn parse(word: &str) -> Option<Self> {
+    /// The status of a word.
+    pub fn parse(word: &str) -> Option<Self> {
         let all = [Self::Pending, Self::Processing, Self::Delivered, Self::Dead];
         all.into_iter().find(|status| status.as_str() == word)
     }
@@ -48,6 +51,8 @@ pub struct EventQuery {
     pub status: Option<EventStatus>,
     /// This event.
     pub id: Option<EventId>,
+    /// In this namespace.
+    pub namespace: Option<String>,
     /// In this topic.
     pub topic: Option<String>,
     /// Of this type.
@@ -66,6 +71,8 @@ pub struct EventQuery {
     pub until: Option<DateTime<Utc>>,
     /// With these bytes somewhere in the payload.
     pub text: Option<String>,
+    /// Whose last error (in the subscription, which must be given) contains this.
+    pub error_contains: Option<String>,
     /// Oldest first; newest first otherwise.
     pub oldest_first: bool,
     /// Go on from where another page ended: its `next`.
@@ -82,6 +89,7 @@ impl Default for EventQuery {
             subscription: None,
             status: None,
             id: None,
+            namespace: None,
             topic: None,
             event_type: None,
             key: None,
@@ -91,6 +99,7 @@ impl Default for EventQuery {
             since: None,
             until: None,
             text: None,
+            error_contains: None,
             oldest_first: false,
             after: None,
             limit: 50,
@@ -219,4 +228,39 @@ impl DeliveryQuery {
         narrow(&mut self);
         self
     }
+}
+
+/// A key whose events wait for the one at its head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockedKey {
+    /// The key.
+    pub key: String,
+    /// How many events wait behind the head.
+    pub waiting: Count,
+    /// The event at the head.
+    pub head: EventId,
+    /// How it stands; a dead one needs a person.
+    pub status: DeliveryStatus,
+    /// Attempts made at it.
+    pub attempts: u32,
+    /// When the next may be.
+    pub next_attempt_at: DateTime<Utc>,
+    /// What went wrong with it last.
+    pub last_error: Option<String>,
+}
+
+/// A line of the journal: a batch in which a subscription read an event. What became of the event there is told by its
+/// [`EventState`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reading {
+    /// Which subscription.
+    pub subscription: String,
+    /// When the batch was claimed, the last time if it was more than once.
+    pub claimed_at: DateTime<Utc>,
+    /// When it was settled.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// Who claimed it.
+    pub worker: Option<String>,
 }

@@ -8,13 +8,16 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use crate::error::Result;
+use crate::event::Event;
 use crate::id::EventId;
 
 mod events;
 mod state;
 mod upkeep;
 
-pub use events::{DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found};
+pub use events::{
+    BlockedKey, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found, Reading,
+};
 pub(crate) use state::overridden;
 pub use state::{Count, LaneState, SettingsChange, SubscriptionState};
 pub use upkeep::{HeldBack, Operation, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport};
@@ -55,6 +58,13 @@ pub(crate) trait AdminStore: Debug + Send + Sync {
     /// An event with its state in every subscription that wants it.
     async fn event_detail(&self, id: EventId) -> Result<EventDetail>;
 
+    /// In which batches of the journal an event was read.
+    async fn readings(&self, event: &Event) -> Result<Vec<Reading>>;
+    /// Keys whose events wait for the one at their head, those with most of them first.
+    async fn blocked_keys(&self, subscription: &str, look_at: u32, limit: u32) -> Result<Vec<BlockedKey>>;
+
+    /// How many deliveries match, counted up to `limit`.
+    async fn count_deliveries(&self, query: &DeliveryQuery, limit: u32) -> Result<Count>;
     /// Applies a verb to the deliveries that match; returns how many it changed.
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64>;
     /// Lets a key go on although its head is dead; returns how many dead letters no longer hold it.
@@ -76,6 +86,8 @@ pub(crate) trait AdminStore: Debug + Send + Sync {
     async fn replay(&self, subscription: &str, from: ReplayFrom, who: &str) -> Result<i64>;
     /// Removes what nobody needs any more.
     async fn retain(&self, policy: &RetentionPolicy) -> Result<RetentionReport>;
+    /// How many events [`retain`](Self::retain) would remove, and what holds the others back.
+    async fn preview_retention(&self, policy: &RetentionPolicy) -> Result<RetentionReport>;
     /// After dump and restore: ties the marks to the transaction ids of this cluster.
     async fn rebase(&self, who: &str) -> Result<RebaseReport>;
     /// After pg_upgrade: records the new cluster and changes nothing else.
@@ -83,4 +95,6 @@ pub(crate) trait AdminStore: Debug + Send + Sync {
 
     /// What people did, newest first.
     async fn operations(&self, limit: u32) -> Result<Vec<Operation>>;
+    /// What people did to one event, oldest first.
+    async fn operations_on(&self, id: EventId) -> Result<Vec<Operation>>;
 }

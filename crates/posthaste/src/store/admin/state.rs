@@ -81,7 +81,7 @@ pub struct SubscriptionState {
     pub paused_since: Option<DateTime<Utc>>,
     /// Events not delivered yet: not claimed, in flight, or pending. Dead letters are not part of it.
     pub lag: Count,
-    /// How long the oldest of them has been in the log.
+    /// How long the oldest of them whose time has come has been in the log.
     pub oldest_age: Option<Duration>,
     /// Events that a worker holds now.
     pub in_flight: Count,
@@ -95,6 +95,8 @@ pub struct SubscriptionState {
     pub delayed: Count,
     /// Dead letters.
     pub dead: Count,
+    /// When the newest of them died.
+    pub newest_dead_at: Option<DateTime<Utc>>,
     /// When the next of the retried ones is due; in the past if nobody took it yet.
     pub oldest_retry_due: Option<DateTime<Utc>>,
     /// What went wrong last.
@@ -115,6 +117,8 @@ pub struct LaneState {
     pub lane: i32,
     /// Batches claimed so far.
     pub batches: i64,
+    /// When the newest settled one was settled, as far as the journal is kept.
+    pub moved_at: Option<DateTime<Utc>>,
     /// The worker, while its lease holds.
     pub held_by: Option<String>,
     /// Until when, without renewal.
@@ -141,6 +145,8 @@ pub struct SettingsChange {
     pub max_delay: Option<Duration>,
     /// How long one event may take.
     pub timeout: Option<Duration>,
+    /// Events per second on one worker; 0 takes the limit away.
+    pub rate: Option<u32>,
 }
 
 impl SettingsChange {
@@ -165,6 +171,7 @@ impl SettingsChange {
             ("base_delay", millis(self.base_delay)),
             ("max_delay", millis(self.max_delay)),
             ("timeout", millis(self.timeout)),
+            ("rate", self.rate.map(u64::from)),
         ];
         let given = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
         given.collect()
@@ -224,6 +231,7 @@ mod tests {
             base_delay: Some(Duration::from_millis(1)),
             max_delay: Some(Duration::from_millis(1)),
             timeout: Some(Duration::from_millis(1)),
+            rate: Some(1),
         };
         let declared = serde_json::to_value(Settings::default()).unwrap();
         let known: Vec<&String> = declared.as_object().unwrap().keys().collect();

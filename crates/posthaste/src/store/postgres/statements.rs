@@ -88,6 +88,8 @@ catalogue! {
     lane_stands = "lane_stands.sql",
     admin_cluster_moved = "admin/cluster_moved.sql",
     admin_count_late = "admin/count_late.sql",
+    admin_blocked_keys = "admin/blocked_keys.sql",
+    admin_count_deliveries = "admin/count_deliveries.sql",
     admin_count_range = "admin/count_range.sql",
     admin_counts = "admin/counts.sql",
     admin_delete_subscription = "admin/delete_subscription.sql",
@@ -107,10 +109,13 @@ catalogue! {
     admin_oldest_span = "admin/oldest_span.sql",
     admin_open_batches = "admin/open_batches.sql",
     admin_operations = "admin/operations.sql",
+    admin_operations_on = "admin/operations_on.sql",
+    admin_preview_events = "admin/preview_events.sql",
     admin_positions = "admin/positions.sql",
     admin_rebase_events = "admin/rebase_events.sql",
     admin_rebase_lanes = "admin/rebase_lanes.sql",
     admin_rebase_start = "admin/rebase_start.sql",
+    admin_readings = "admin/readings.sql",
     admin_record = "admin/record.sql",
     admin_remove_deliveries = "admin/remove_deliveries.sql",
     admin_repark_keys = "admin/repark_keys.sql",
@@ -139,9 +144,11 @@ catalogue! {
 const COLUMNS: &str = include_str!("sql/fragments/columns.sql");
 const WANTED: &str = include_str!("sql/fragments/wanted.sql");
 const MATCHING: &str = include_str!("sql/fragments/matching.sql");
+const CHOSEN: &str = include_str!("sql/fragments/chosen.sql");
 
 fn fill(text: &str, schema: &SchemaName) -> SqlStr {
-    let fragments = [("{columns}", COLUMNS), ("{wanted}", WANTED), ("{matching}", MATCHING)];
+    let fragments =
+        [("{columns}", COLUMNS), ("{wanted}", WANTED), ("{matching}", MATCHING), ("{chosen}", CHOSEN)];
     let text = fragments.iter().fold(text.to_owned(), |text, (name, part)| text.replace(name, part.trim()));
     AssertSqlSafe(text.replace("{schema}", schema.as_str())).into_sql_str()
 }

@@ -78,6 +78,8 @@ catalogue! {
     release_heads = "release_heads.sql",
     release_parked = "release_parked.sql",
     next_due = "next_due.sql",
+    admin_blocked_keys = "admin/blocked_keys.sql",
+    admin_count_deliveries = "admin/count_deliveries.sql",
     admin_count_range = "admin/count_range.sql",
     admin_counts = "admin/counts.sql",
     admin_dead_of_key = "admin/dead_of_key.sql",
@@ -98,7 +100,9 @@ catalogue! {
     admin_oldest_span = "admin/oldest_span.sql",
     admin_open_batches = "admin/open_batches.sql",
     admin_operations = "admin/operations.sql",
+    admin_operations_on = "admin/operations_on.sql",
     admin_positions = "admin/positions.sql",
+    admin_readings = "admin/readings.sql",
     admin_record = "admin/record.sql",
     admin_record_deliveries = "admin/record_deliveries.sql",
     admin_remove_deliveries = "admin/remove_deliveries.sql",
@@ -128,6 +132,7 @@ pub(crate) static SQL: LazyLock<Statements> = LazyLock::new(Statements::compile)
 /// Fragments, outer ones first: `free` contains `now`.
 const FRAGMENTS: &[(&str, &str)] = &[
     ("{free}", include_str!("sql/fragments/free.sql")),
+    ("{chosen}", include_str!("sql/fragments/chosen.sql")),
     ("{columns}", include_str!("sql/fragments/columns.sql")),
     ("{matching}", include_str!("sql/fragments/matching.sql")),
     ("{state}", include_str!("sql/fragments/state.sql")),

@@ -9,6 +9,7 @@ use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Lane, Reader, Settlement};
 use crate::store::{BatchRef, Fresh};
 
+use super::super::pace::in_pace;
 use super::{OPEN_BATCHES, OpenBatch, RECLAIM_EVERY, Reads, Runner};
 
 impl Runner {
@@ -29,7 +30,7 @@ impl Runner {
 
     /// Claims more work. `false`: there is none now.
     pub(super) async fn claim(&mut self) -> Result<bool> {
-        let reader = self.context.reader();
+        let reader = in_pace(&self.context.reader());
         match self.reads {
             Reads::Due => self.claim_due(&reader).await,
             Reads::Owned(lane, token) => {
@@ -131,6 +132,7 @@ impl Runner {
         let source = Source::Batch(batch.number);
         let key = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
         let remaining = batch.events.len();
+        self.context.pace.charge(&self.context.reader(), remaining);
         self.open.push_back(OpenBatch {
             batch: key,
             remaining,
@@ -174,6 +176,7 @@ impl Runner {
 
     pub(super) fn take_in_deliveries(&mut self, claims: Vec<DeliveryClaim>, since: Instant) {
         let lease = self.context.holder().lease;
+        self.context.pace.charge(&self.context.reader(), claims.len());
         for claim in claims {
             let DeliveryClaim { event, key, attempts, steps, token, solo } = claim;
             self.context.leases.hold(token, 1, since, lease);

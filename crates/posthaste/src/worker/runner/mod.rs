@@ -144,10 +144,12 @@ impl Runner {
         if self.lost {
             return Ok(());
         }
-        let wait = match self.has_room() {
-            true if self.claim().await? => return Ok(()),
-            true => self.pause_when_idle().await?.min(self.close_troubled_batch().await?),
-            false => self.close_slow_batch().await?,
+        let held_back = self.context.pace.wait(&self.context.reader());
+        let wait = match (self.has_room(), held_back) {
+            (true, Some(pause)) => pause.min(self.close_troubled_batch().await?),
+            (true, None) if self.claim().await? => return Ok(()),
+            (true, None) => self.pause_when_idle().await?.min(self.close_troubled_batch().await?),
+            (false, _) => self.close_slow_batch().await?,
         };
         self.start();
         self.wait(rung, wait, stop).await;
@@ -163,7 +165,7 @@ impl Runner {
         } else if self.queues.startable() > 0 {
             wait = wait.min(Duration::from_millis(20));
         }
-        let hears_bell = self.has_room();
+        let hears_bell = self.has_room() && context.pace.wait(&context.reader()).is_none();
         tokio::select! {
             Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done),
             () = bell.wait_past(rung), if hears_bell => {}

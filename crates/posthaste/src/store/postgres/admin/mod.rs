@@ -1,15 +1,15 @@
 //! Operating a log in PostgreSQL: the questions and verbs of the admin module. Nothing here is on the way of an event.
 
 use async_trait::async_trait;
-use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::id::EventId;
 use crate::lease::Reader;
 use crate::store::admin::{
-    AdminStore, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, RebaseReport, ReplayFrom,
-    RetentionPolicy, RetentionReport, SettingsChange, SubscriptionState, Verb,
+    AdminStore, BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, Reading,
+    RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SettingsChange, SubscriptionState, Verb,
 };
 
 use super::PgStore;
@@ -17,6 +17,7 @@ use super::PgStore;
 mod position;
 mod state;
 mod search;
+mod questions;
 mod verbs;
 mod subscriptions;
 mod replay;
@@ -42,6 +43,18 @@ impl AdminStore for PgStore {
 
     async fn event_detail(&self, id: EventId) -> Result<EventDetail> {
         self.detail_of(id).await
+    }
+
+    async fn readings(&self, event: &Event) -> Result<Vec<Reading>> {
+        self.readings_of(event).await
+    }
+
+    async fn blocked_keys(&self, subscription: &str, look_at: u32, limit: u32) -> Result<Vec<BlockedKey>> {
+        self.list_blocked(subscription, look_at, limit).await
+    }
+
+    async fn count_deliveries(&self, query: &DeliveryQuery, limit: u32) -> Result<Count> {
+        self.count_matching(query, limit).await
     }
 
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64> {
@@ -77,6 +90,10 @@ impl AdminStore for PgStore {
         self.run_retention(policy).await
     }
 
+    async fn preview_retention(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
+        self.preview(policy).await
+    }
+
     async fn rebase(&self, who: &str) -> Result<RebaseReport> {
         self.rebase_cluster(who).await
     }
@@ -88,26 +105,13 @@ impl AdminStore for PgStore {
     async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
         self.list_operations(limit).await
     }
+
+    async fn operations_on(&self, id: EventId) -> Result<Vec<Operation>> {
+        self.list_operations_on(id).await
+    }
 }
 
 impl PgStore {
-    async fn list_operations(&self, limit: u32) -> Result<Vec<Operation>> {
-        let rows = sqlx::query(self.sql.admin_operations.clone())
-            .bind(i64::from(limit))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(Error::database("list operations"))?;
-        let operation = |row: &sqlx::postgres::PgRow| Operation {
-            at: row.get("at"),
-            who: row.get("who"),
-            verb: row.get("verb"),
-            subscription: row.get("subscription"),
-            event: row.get::<Option<uuid::Uuid>, _>("event_id").map(EventId),
-            detail: row.get("detail"),
-        };
-        Ok(rows.iter().map(operation).collect())
-    }
-
     /// Leaves a line about a verb, in the transaction that carries it out.
     async fn record(
         &self,

@@ -84,6 +84,27 @@ impl PgStore {
         Ok(removed)
     }
 
+    /// Looks at the same events in the same chunks, and leaves them.
+    pub(super) async fn preview(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
+        self.check_database().await?;
+        let Bounds { mut after, upto, .. } = self.retention_bounds().await?;
+        let mut events = 0;
+        loop {
+            let row = chunk_of(&self.sql.admin_preview_events, after, upto, policy)
+                .fetch_one(&self.pool)
+                .await
+                .map_err(Error::database(DOING))?;
+            events += row.get::<i64, _>("removed").unsigned_abs();
+            let Some(last) = row.get::<Option<i64>, _>("last_seq") else { break };
+            after = last;
+            if row.get::<i64, _>("looked_at") < i64::from(policy.chunk) || !row.get::<bool, _>("all_old") {
+                break;
+            }
+        }
+        let held_back = self.held_back(micros(policy.events_older_than)).await?;
+        Ok(RetentionReport { events, held_back, ..RetentionReport::default() })
+    }
+
     async fn retention_bounds(&self) -> Result<Bounds> {
         let row = sqlx::query(self.sql.admin_retention_bounds.clone())
             .fetch_one(&self.pool)
@@ -97,11 +118,7 @@ impl PgStore {
     async fn retain_chunk(&self, after: i64, upto: Option<i64>, policy: &RetentionPolicy) -> Result<PgRow> {
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
         self.lock_meta(&mut tx).await?;
-        let row = sqlx::query(self.sql.admin_retain_events.clone())
-            .bind(after)
-            .bind(upto)
-            .bind(micros(policy.events_older_than))
-            .bind(i64::from(policy.chunk))
+        let row = chunk_of(&self.sql.admin_retain_events, after, upto, policy)
             .fetch_one(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
@@ -118,6 +135,20 @@ impl PgStore {
         let deliveries = fetch(&self.sql.admin_held_by_deliveries).await?;
         Ok(lanes.iter().map(held_by_lane).chain(deliveries.iter().map(held_by_deliveries)).collect())
     }
+}
+
+/// A statement about the next chunk of events.
+fn chunk_of<'q>(
+    statement: &sqlx::SqlStr,
+    after: i64,
+    upto: Option<i64>,
+    policy: &RetentionPolicy,
+) -> PgQuery<'q> {
+    sqlx::query(statement.clone())
+        .bind(after)
+        .bind(upto)
+        .bind(micros(policy.events_older_than))
+        .bind(i64::from(policy.chunk))
 }
 
 fn held_by_lane(row: &PgRow) -> HeldBack {

@@ -104,9 +104,10 @@ impl PgStore {
             .bind(query.until)
             .bind(query.text.as_ref().map(|text| text.as_bytes().to_vec()))
             .bind(if query.oldest_first { 1_i64 } else { -1 })
-            .bind(i64::from(query.limit));
+            .bind(i64::from(query.limit))
+            .bind(&query.namespace);
         if let Some(name) = &query.subscription {
-            bound = bound.bind(name);
+            bound = bound.bind(name).bind(&query.error_contains);
             if query.status != Some(EventStatus::Dead) {
                 bound = bound.bind(query.status.map(EventStatus::as_str));
             }

@@ -170,6 +170,7 @@ impl PgStore {
             generation: row.get("generation"),
             lane: row.get("lane"),
             batches: row.get("number"),
+            moved_at: row.get("moved_at"),
             held_by: row.get("held_by"),
             held_until: row.get("held_until"),
         };
@@ -220,6 +221,7 @@ fn assemble(
         parked_keys: part("parked_keys", "parked"),
         delayed: part("delayed", "due"),
         dead: count("dead"),
+        newest_dead_at: counts.get("newest_dead_at"),
         oldest_retry_due: counts.get("oldest_retry_due"),
         last_error: counts.get("last_error"),
         workers: Vec::new(),

@@ -4,25 +4,25 @@
 
 use async_trait::async_trait;
 use serde_json::Value;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
-use uuid::fmt::Hyphenated;
+use sqlx::SqliteConnection;
 
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::id::EventId;
 use crate::lease::Reader;
 use crate::store::admin::{
-    AdminStore, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, RebaseReport, ReplayFrom,
-    RetentionPolicy, RetentionReport, SettingsChange, SubscriptionState, Verb,
+    AdminStore, BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, Reading,
+    RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SettingsChange, SubscriptionState, Verb,
 };
 
 use super::SqliteStore;
-use super::convert::{json, time_of};
+use super::convert::json;
 use super::statements::SQL;
 
 mod position;
 mod state;
 mod search;
+mod questions;
 mod verbs;
 mod subscriptions;
 mod replay;
@@ -44,6 +44,18 @@ impl AdminStore for SqliteStore {
 
     async fn event_detail(&self, id: EventId) -> Result<EventDetail> {
         patiently!(self.detail_of(id))
+    }
+
+    async fn readings(&self, event: &Event) -> Result<Vec<Reading>> {
+        patiently!(self.readings_of(event))
+    }
+
+    async fn blocked_keys(&self, subscription: &str, look_at: u32, limit: u32) -> Result<Vec<BlockedKey>> {
+        patiently!(self.list_blocked(subscription, look_at, limit))
+    }
+
+    async fn count_deliveries(&self, query: &DeliveryQuery, limit: u32) -> Result<Count> {
+        patiently!(self.count_matching(query, limit))
     }
 
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64> {
@@ -79,6 +91,10 @@ impl AdminStore for SqliteStore {
         self.run_retention(policy).await
     }
 
+    async fn preview_retention(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
+        patiently!(self.preview(policy))
+    }
+
     /// Refused: marks are seqs of the file itself, so a file can be copied, moved and restored as it is.
     async fn rebase(&self, _who: &str) -> Result<RebaseReport> {
         let problem =
@@ -95,6 +111,10 @@ impl AdminStore for SqliteStore {
     async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
         patiently!(self.list_operations(limit))
     }
+
+    async fn operations_on(&self, id: EventId) -> Result<Vec<Operation>> {
+        patiently!(self.list_operations_on(id))
+    }
 }
 
 impl SqliteStore {
@@ -104,26 +124,6 @@ impl SqliteStore {
             .await
             .map_err(Error::database("list subscriptions"))
     }
-
-    async fn list_operations(&self, limit: u32) -> Result<Vec<Operation>> {
-        let rows = sqlx::query(SQL.admin_operations.clone())
-            .bind(i64::from(limit))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(Error::database("list operations"))?;
-        rows.iter().map(operation_of).collect::<sqlx::Result<_>>().map_err(Error::database("list operations"))
-    }
-}
-
-fn operation_of(row: &SqliteRow) -> sqlx::Result<Operation> {
-    Ok(Operation {
-        at: time_of(row, "at")?.unwrap_or_default(),
-        who: row.try_get("who")?,
-        verb: row.try_get("verb")?,
-        subscription: row.try_get("subscription")?,
-        event: row.try_get::<Option<Hyphenated>, _>("event_id")?.map(|id| EventId(id.into_uuid())),
-        detail: row.try_get("detail")?,
-    })
 }
 
 /// Leaves a line about a verb, in the transaction that carries it out.

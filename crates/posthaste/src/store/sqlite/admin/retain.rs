@@ -3,8 +3,8 @@
 //! An event may go when it is old enough, behind the oldest unfinished batch of every lane of every subscription, and no
 //! delivery refers to it.
 
-use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
 
 use crate::error::{Error, Result};
 use crate::store::admin::{HeldBack, RetentionPolicy, RetentionReport};
@@ -79,21 +79,28 @@ impl SqliteStore {
         }
     }
 
+    /// Looks at the same events in the same chunks, and leaves them.
+    pub(super) async fn preview(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
+        self.check_database().await?;
+        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let (mut after, mut events) = (0, 0);
+        loop {
+            let rows = look_at_chunk(&mut conn, after, policy).await?;
+            let chunk = chunk_of(&rows, policy.chunk);
+            events += chunk.removed;
+            after = chunk.last.unwrap_or(after);
+            if !chunk.more {
+                break;
+            }
+        }
+        drop(conn);
+        let held_back = self.held_back(micros(policy.events_older_than)).await?;
+        Ok(RetentionReport { events, held_back, ..RetentionReport::default() })
+    }
+
     async fn retain_chunk(&self, after: i64, kept: Option<i64>, policy: &RetentionPolicy) -> Result<Chunk> {
         let mut tx = self.begin(DOING).await?;
-        let bounds = sqlx::query(SQL.admin_retention_bounds.clone())
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(Error::database(DOING))?;
-        let rows = sqlx::query(SQL.admin_look_at_events.clone())
-            .bind(after.max(bounds.get("retained_to")))
-            // No lane, no need: nobody reads this log.
-            .bind(bounds.get::<Option<i64>, _>("upto").unwrap_or(i64::MAX))
-            .bind(micros(policy.events_older_than))
-            .bind(i64::from(policy.chunk))
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(Error::database(DOING))?;
+        let rows = look_at_chunk(&mut tx, after, policy).await?;
         let chunk = chunk_of(&rows, policy.chunk);
         sqlx::query(SQL.admin_remove_events.clone())
             .bind(json(&removable(&rows))?)
@@ -120,6 +127,26 @@ impl SqliteStore {
         let deliveries = fetch(&SQL.admin_held_by_deliveries).await?;
         Ok(lanes.iter().map(held_by_lane).chain(deliveries.iter().map(held_by_deliveries)).collect())
     }
+}
+
+async fn look_at_chunk(
+    conn: &mut SqliteConnection,
+    after: i64,
+    policy: &RetentionPolicy,
+) -> Result<Vec<SqliteRow>> {
+    let bounds = sqlx::query(SQL.admin_retention_bounds.clone())
+        .fetch_one(&mut *conn)
+        .await
+        .map_err(Error::database(DOING))?;
+    sqlx::query(SQL.admin_look_at_events.clone())
+        .bind(after.max(bounds.get("retained_to")))
+        // No lane, no need: nobody reads this log.
+        .bind(bounds.get::<Option<i64>, _>("upto").unwrap_or(i64::MAX))
+        .bind(micros(policy.events_older_than))
+        .bind(i64::from(policy.chunk))
+        .fetch_all(conn)
+        .await
+        .map_err(Error::database(DOING))
 }
 
 fn goes(row: &SqliteRow) -> bool {

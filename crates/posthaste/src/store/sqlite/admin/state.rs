@@ -127,6 +127,7 @@ async fn lane_states(conn: &mut SqliteConnection, reader: &Reader) -> Result<Vec
             generation: row.get("generation"),
             lane: row.get("lane"),
             batches: row.get("number"),
+            moved_at: time(row, "moved_at")?,
             held_by: row.get("held_by"),
             held_until: time(row, "held_until")?,
         })
@@ -174,6 +175,7 @@ fn assemble(
         parked_keys: part("parked_keys", "parked"),
         delayed: part("delayed", "due"),
         dead: count("dead"),
+        newest_dead_at: time(counts, "newest_dead_at")?,
         oldest_retry_due: time(counts, "oldest_retry_due")?,
         last_error: counts.get("last_error"),
         workers: Vec::new(),

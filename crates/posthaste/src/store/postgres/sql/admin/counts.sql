@@ -1,5 +1,5 @@
 -- Counts of a subscription's deliveries, each up to $2. Indexes: deliveries_due, deliveries_parked, deliveries_leased,
--- deliveries_dead, batches_unfinished.
+-- deliveries_dead, batches_unfinished; of a delayed event also the primary key of the log.
 with due as materialized (
   select d.seq, d.attempts, d.next_attempt_at, d.last_error, d.updated_at from {schema}.deliveries d
   where d.subscription = $1 and d.status = 'pending' and not d.parked
@@ -20,7 +20,11 @@ with due as materialized (
   select b.seq_from, b.done_to, b.last_error, b.claimed_at from {schema}.batches b
   where b.subscription = $1 and b.finished_at is null
 ), waiting as (
-  select seq from due union all select seq from parked union all select seq from leased
+  select w.seq from due w
+  where w.attempts > 0 or w.next_attempt_at <= clock_timestamp() or not exists (
+    select 1 from {schema}.events e where e.seq = w.seq and e.available_at > clock_timestamp()
+  )
+  union all select seq from parked union all select seq from leased
   union all select greatest(seq_from, done_to + 1) from open
 )
 select
@@ -32,6 +36,7 @@ select
   (select count(distinct key) from parked) as parked_keys,
   (select count(*) from leased) as leased,
   (select count(*) from dead) as dead,
+  (select max(updated_at) from dead) as newest_dead_at,
   (select min(next_attempt_at) from due where attempts > 0) as oldest_retry_due,
   (select e.created_at from {schema}.events e where e.seq >= (select min(seq) from waiting) order by e.seq limit 1)
     as oldest_at,

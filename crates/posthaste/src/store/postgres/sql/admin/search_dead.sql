@@ -4,6 +4,7 @@ select {columns}, s.name as subscription, d.status, d.attempts, d.next_attempt_a
 from {schema}.deliveries d
 join {schema}.subscriptions s on s.id = d.subscription
 join {schema}.events e on e.seq = d.seq
-where s.name = $15 and d.status = 'dead' and d.seq >= $1 and d.seq <= $2 and {matching}
+where s.name = $16 and d.status = 'dead' and d.seq >= $1 and d.seq <= $2 and {matching}
+  and ($17::text is null or position($17 in d.last_error) > 0)
 order by d.seq * $13
 limit $14

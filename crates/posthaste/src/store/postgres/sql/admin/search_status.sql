@@ -6,6 +6,7 @@ join {schema}.events e on e.seq = v.seq
 left join {schema}.deliveries d on d.seq = v.seq
   and d.subscription = (select s.id from {schema}.subscriptions s where s.name = v.subscription)
 where v.seq >= $1 and v.seq <= $2 and {matching}
-  and v.subscription = $15 and ($16::text is null or v.status = $16)
+  and v.subscription = $16 and ($17::text is null or position($17 in v.last_error) > 0)
+  and ($18::text is null or v.status = $18)
 order by e.seq * $13
 limit $14

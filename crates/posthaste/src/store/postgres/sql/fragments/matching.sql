@@ -8,3 +8,4 @@
   and ($10::timestamptz is null or e.created_at >= $10)
   and ($11::timestamptz is null or e.created_at < $11)
   and ($12::bytea is null or position($12 in e.payload) > 0)
+  and ($15::text is null or e.namespace = $15)

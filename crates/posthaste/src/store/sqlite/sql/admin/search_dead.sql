@@ -5,6 +5,7 @@ select {columns}, s.name as subscription, d.status, d.attempts, d.next_attempt_a
 from posthaste_subscriptions s
 join posthaste_deliveries d indexed by posthaste_deliveries_dead on d.subscription = s.id
 join posthaste_events e on e.seq = d.seq
-where s.name = ?15 and d.status = 'dead' and d.seq >= ?1 and d.seq <= ?2 and {matching}
+where s.name = ?16 and d.status = 'dead' and d.seq >= ?1 and d.seq <= ?2 and {matching}
+  and (?17 is null or instr(d.last_error, ?17) > 0)
 order by d.seq * ?13
 limit ?14

@@ -8,3 +8,4 @@
   and (?10 is null or e.created_at >= ?10)
   and (?11 is null or e.created_at < ?11)
   and (?12 is null or instr(e.payload, ?12) > 0)
+  and (?15 is null or e.namespace = ?15)

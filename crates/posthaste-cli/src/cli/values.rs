@@ -1,0 +1,76 @@
+//! What stands for a duration, a time, a place or an event on the command line.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use posthaste::EventId;
+use posthaste::admin::{EventStatus, ReplayFrom};
+use uuid::Uuid;
+
+use crate::talk::time::{parse_duration, parse_time};
+
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+}
+
+pub(crate) fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    parse_time(text)
+}
+
+pub(crate) fn event_id(text: &str) -> Result<EventId, String> {
+    uuid(text).map(EventId)
+}
+
+pub(crate) fn uuid(text: &str) -> Result<Uuid, String> {
+    let wanted = "give an id such as 0198c5d2-7c1e-7a43-9f5b-2b1c6a1f0e11";
+    text.parse().map_err(|_| wanted.to_owned())
+}
+
+/// `beginning`, an event's id, a time, or how long ago.
+pub(crate) fn place(text: &str) -> Result<ReplayFrom, String> {
+    if text == "beginning" {
+        return Ok(ReplayFrom::Beginning);
+    }
+    let id = text.parse().map(|id| ReplayFrom::Event(EventId(id)));
+    id.or_else(|_| parse_time(text).map(ReplayFrom::Time))
+        .map_err(|wanted| format!("{wanted}, `beginning`, or an event's id"))
+}
+
+pub(crate) fn status(text: &str) -> Result<EventStatus, String> {
+    EventStatus::parse(text).ok_or_else(|| "give pending, processing, delivered or dead".to_owned())
+}
+
+pub(crate) fn limit(text: &str) -> Result<u32, String> {
+    super::whole_number(text, 1..=500)
+}
+
+/// `200` or `200/s`.
+pub(crate) fn rate(text: &str) -> Result<u32, String> {
+    super::whole_number(text.strip_suffix("/s").unwrap_or(text), 1..=1_000_000)
+}
+
+/// `name=value`.
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+    let split = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    split.ok_or_else(|| "give name=value".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_the_beginning_an_event_or_a_time() {
+        assert_eq!(place("beginning"), Ok(ReplayFrom::Beginning));
+        let id = "0198c5d2-7c1e-7a43-9f5b-2b1c6a1f0e11";
+        assert_eq!(place(id), Ok(ReplayFrom::Event(EventId(id.parse().unwrap()))));
+        assert!(matches!(place("2h"), Ok(ReplayFrom::Time(_))));
+        assert!(place("17").unwrap_err().contains("an event's id"));
+    }
+
+    #[test]
+    fn a_rate_may_carry_its_unit() {
+        assert_eq!((rate("200"), rate("200/s")), (Ok(200), Ok(200)));
+        assert!(rate("0").is_err() && rate("2/m").is_err());
+    }
+}

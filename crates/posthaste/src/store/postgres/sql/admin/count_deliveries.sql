@@ -1,0 +1,4 @@
+-- How many deliveries a verb would be for, counted up to $9. Primary key, from $2 on; locks nothing.
+select count(*) as found from (
+  select d.seq from {schema}.deliveries d where {chosen} order by d.seq limit $9
+) chosen
