@@ -13,6 +13,7 @@ mod packages;
 mod prepare;
 mod servers;
 mod results;
+mod captures;
 mod test;
 mod tidy;
 
@@ -40,6 +41,11 @@ const COMMANDS: &[Command] = &[
         name: "servers",
         about: "start the same servers and print their addresses, until Ctrl-C or the end of standard input",
         run: servers::run,
+    },
+    Command {
+        name: "captures",
+        about: "run the built command on a small scene and write what it printed into docs/guide/screens.md",
+        run: captures::run,
     },
     Command {
         name: "tidy",

@@ -91,7 +91,8 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
 
 fn log_filter(section: &Section<'_>) -> Targets {
     // What client libraries say at `info` is about themselves.
-    let usual = || Targets::new().with_default(tracing::Level::WARN).with_target("posthaste", tracing::Level::INFO);
+    let usual =
+        || Targets::new().with_default(tracing::Level::WARN).with_target("posthaste", tracing::Level::INFO);
     let Some(text) = section.text("log_filter") else { return usual() };
     text.parse().unwrap_or_else(|_| {
         let sentence = "expected a level, or levels by module, such as \"info\" or \"info,posthaste=debug\"";

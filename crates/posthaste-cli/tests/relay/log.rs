@@ -45,23 +45,27 @@ impl Log {
     pub(crate) async fn enqueue(&self, topic: &str, from: usize, to: usize, keys: usize) {
         let events: Vec<NewEvent> = (from..to).map(|number| event(topic, number, keys)).collect();
         for part in events.chunks(100) {
-            let part = part.to_vec();
-            let enqueued = match &self.pool {
-                Pool::Postgres(pool) => {
-                    let mut tx = pool.begin().await.expect("begin");
-                    let enqueued = self.posthaste.enqueue_many(&mut tx, part).await;
-                    tx.commit().await.expect("commit");
-                    enqueued
-                }
-                Pool::Sqlite(pool) => {
-                    let mut tx = pool.begin().await.expect("begin");
-                    let enqueued = self.posthaste.enqueue_many(&mut tx, part).await;
-                    tx.commit().await.expect("commit");
-                    enqueued
-                }
-            };
-            enqueued.expect("enqueue");
+            self.commit(part.to_vec()).await;
         }
+    }
+
+    /// Enqueues in one transaction.
+    pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
+        let enqueued = match &self.pool {
+            Pool::Postgres(pool) => {
+                let mut tx = pool.begin().await.expect("begin");
+                let enqueued = self.posthaste.enqueue_many(&mut tx, events).await;
+                tx.commit().await.expect("commit");
+                enqueued
+            }
+            Pool::Sqlite(pool) => {
+                let mut tx = pool.begin().await.expect("begin");
+                let enqueued = self.posthaste.enqueue_many(&mut tx, events).await;
+                tx.commit().await.expect("commit");
+                enqueued
+            }
+        };
+        enqueued.expect("enqueue");
     }
 
     pub(crate) async fn execute(&self, statement: &'static str) {

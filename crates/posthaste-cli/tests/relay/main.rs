@@ -11,3 +11,5 @@ mod delivering;
 mod reloading;
 mod health;
 mod sharing;
+mod registry;
+mod doctor;
