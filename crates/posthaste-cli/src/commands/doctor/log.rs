@@ -8,26 +8,39 @@ use posthaste::admin::SubscriptionState;
 use posthaste_sinks::Endpoint;
 
 use super::finding::Finding;
+use crate::database::Database;
 
 /// How long a sink may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// The tables, then every subscription.
-pub(crate) async fn examine(posthaste: &Posthaste) -> Vec<Finding> {
-    let states = match posthaste.admin().subscriptions().await {
-        Ok(states) => states,
-        Err(error) => return vec![Finding::bad("tables", error.to_string(), "run posthaste migrate")],
+/// The tables and, if they are right, every subscription.
+pub(crate) async fn examine(database: &Database) -> Vec<Finding> {
+    let tables = match database.tables().await {
+        Ok(tables) => tables,
+        Err(refusal) => return vec![Finding::bad("tables", refusal.sentence, "")],
     };
-    let tables = Finding::good("tables", "they have the version that this program needs");
-    let subscriptions = match states.is_empty() {
-        true => vec![Finding::warning(
-            "subscriptions",
-            "there is none",
-            "write one into the configuration and start the relay",
-        )],
-        false => states.iter().map(subscription).collect(),
-    };
-    std::iter::once(tables).chain(subscriptions).collect()
+    if let Some(sentence) = tables.problem() {
+        return vec![Finding::bad("tables", sentence, "posthaste migrate brings them up to date")];
+    }
+    let sound = Finding::good("tables", format!("version {}, as this program needs it", tables.needed));
+    std::iter::once(sound).chain(subscriptions(&database.posthaste).await).collect()
+}
+
+async fn subscriptions(posthaste: &Posthaste) -> Vec<Finding> {
+    let name = "subscriptions";
+    match posthaste.admin().subscriptions().await {
+        Err(error) => {
+            vec![Finding::bad(name, error.to_string(), "run doctor again when the database answers")]
+        }
+        Ok(states) if states.is_empty() => {
+            vec![Finding::warning(
+                name,
+                "there is none",
+                "write one into the configuration and start the relay",
+            )]
+        }
+        Ok(states) => states.iter().map(subscription).collect(),
+    }
 }
 
 /// The worst thing about a subscription, with the command that shows more.

@@ -38,7 +38,7 @@ async fn examine(config: &Config) -> Result<Vec<Finding>, Failure> {
             Pool::Postgres(pool) => postgres::examine(pool, config.database.schema.as_str()).await,
             Pool::Sqlite(pool) => sqlite::examine(pool).await,
         });
-        findings.extend(log::examine(&database.posthaste).await);
+        findings.extend(log::examine(&database).await);
     }
     for subscription in &config.subscriptions {
         match subscription.sink.open(&route(subscription)) {
