@@ -116,7 +116,7 @@ impl From<posthaste::Error> for Failure {
     fn from(error: posthaste::Error) -> Self {
         match (&error, error.kind()) {
             (posthaste::Error::Schema(_), _) => {
-                Self::Sentence(format!("{error}; `posthaste migrate` creates the tables"))
+                Self::configuration(format!("{error}; `posthaste migrate` creates the tables"))
             }
             (_, ErrorKind::Invalid) => Self::usage(error.to_string()),
             (_, ErrorKind::NotFound) => Self::not_found(error.to_string()),

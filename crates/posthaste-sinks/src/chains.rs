@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, Stream, StreamExt};
 use posthaste::{Outcome, Page};
 
-/// Sends the events of a page, at most `in_flight` at a time, and marks them. Behind an event that was not delivered the
-/// rest of its key stays unmarked; once the receiver is away nothing more is started.
+/// Sends the events of a page, at most `in_flight` at a time, and marks each as soon as its fate is known. Behind an event
+/// that was not delivered the rest of its key stays unmarked; once the receiver is away nothing more is started.
 pub(crate) async fn deliver<F, Fut>(page: &mut Page, in_key_order: bool, in_flight: usize, send: F)
 where
     F: Fn(usize) -> Fut + Sync,
@@ -19,10 +19,9 @@ where
 {
     let chains = chains(page, in_key_order);
     let away = AtomicBool::new(false);
-    let runs = chains.into_iter().map(|chain| run(chain, &send, &away));
-    let marks: Vec<Vec<(usize, Outcome)>> =
-        stream::iter(runs).buffer_unordered(in_flight.max(1)).collect().await;
-    for (index, outcome) in marks.into_iter().flatten() {
+    let runs = chains.into_iter().map(|chain| Box::pin(run(chain, &send, &away)));
+    let mut marks = stream::iter(runs).flatten_unordered(in_flight.max(1));
+    while let Some((index, outcome)) = marks.next().await {
         page.mark(index, outcome);
     }
 }
@@ -42,28 +41,24 @@ pub(crate) fn chains(page: &Page, in_key_order: bool) -> Vec<Vec<usize>> {
     chains
 }
 
-async fn run<F, Fut>(chain: Vec<usize>, send: &F, away: &AtomicBool) -> Vec<(usize, Outcome)>
+/// The fates of one chain, one after the other.
+fn run<F, Fut>(chain: Vec<usize>, send: &F, away: &AtomicBool) -> impl Stream<Item = (usize, Outcome)> + Send
 where
     F: Fn(usize) -> Fut + Sync,
     Fut: Future<Output = Outcome> + Send,
 {
-    let mut marks = Vec::with_capacity(chain.len());
-    for index in chain {
+    stream::unfold(chain.into_iter(), move |mut rest| async move {
+        let index = rest.next()?;
         if away.load(Ordering::Relaxed) {
-            marks.push((index, Outcome::unavailable("not sent: the receiver is away")));
-            continue;
+            return Some(((index, Outcome::unavailable("not sent: the receiver is away")), rest));
         }
         let outcome = send(index).await;
-        let delivered = outcome == Outcome::Delivered;
         if matches!(outcome, Outcome::Unavailable { .. }) {
             away.store(true, Ordering::Relaxed);
         }
-        marks.push((index, outcome));
-        if !delivered {
-            break;
-        }
-    }
-    marks
+        let rest = if outcome == Outcome::Delivered { rest } else { Vec::new().into_iter() };
+        Some(((index, outcome), rest))
+    })
 }
 
 #[cfg(test)]

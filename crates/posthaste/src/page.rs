@@ -117,13 +117,6 @@ impl Page {
         }
     }
 
-    /// Marks all, whatever was said before.
-    pub(crate) fn mark_all(&mut self, outcome: &Outcome) {
-        for state in &mut self.states {
-            state.mark = Some(outcome.clone());
-        }
-    }
-
     /// One report per event. What is unmarked is retried, so that forgetting a case never loses an event.
     pub(crate) fn into_reports(self) -> Vec<Report> {
         let unmarked = || Outcome::retry("the sink did not say what became of this event");

@@ -114,7 +114,7 @@ impl Receiver {
     pub(crate) async fn receive(&self, page: &mut Page, delivery: Option<&DeliveryKey>) {
         let handing = AssertUnwindSafe(self.hand_over(page, delivery));
         if let Err(panic) = handing.catch_unwind().await {
-            page.mark_all(&Outcome::retry(format!("panicked: {}", panic_text(&*panic))));
+            page.mark_rest(&Outcome::retry(format!("panicked: {}", panic_text(&*panic))));
         }
     }
 
@@ -129,7 +129,7 @@ impl Receiver {
                 let outcome = handler.handle(event.clone(), delivery).await;
                 page.mark(0, outcome);
             }
-            _ => page.mark_all(&Outcome::retry("this handler takes one claimed event at a time")),
+            _ => page.mark_rest(&Outcome::retry("this handler takes one claimed event at a time")),
         }
     }
 

@@ -83,6 +83,7 @@ fn settings(section: &Section<'_>, usual: Settings) -> Settings {
     settings.base_delay = within("base_delay", 1, usual.base_delay);
     settings.max_delay = within("max_delay", 1, usual.max_delay);
     settings.timeout = within("timeout", 1, usual.timeout);
+    settings.rate = section.number("rate", 0..=1_000_000).unwrap_or(usual.rate);
     if settings.base_delay > settings.max_delay {
         let (base, max) = (settings.base_delay, settings.max_delay);
         section.problem("base_delay", format!("{base:?} is longer than max_delay, {max:?}; make it shorter"));

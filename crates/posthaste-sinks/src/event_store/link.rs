@@ -28,8 +28,9 @@ impl Link {
         &self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, sqlx::Error> {
+        // The deadline is the server's: waiting for our own turn is no sign of its absence.
+        let mut kept = self.kept.lock().await;
         self.in_time(async {
-            let mut kept = self.kept.lock().await;
             let mut connection = match alive(kept.take()).await {
                 Some(connection) => connection,
                 None => self.connect().await?,

@@ -65,9 +65,10 @@ impl Mechanism {
 }
 
 /// What decides about delivery guarantees, addresses, secrets and deadlines is set by the sink and by nobody else.
-const OURS: [&str; 25] = [
+const OURS: [&str; 26] = [
     "acks",
     "bootstrap.servers",
+    "delivery.report.only.error",
     "delivery.timeout.ms",
     "enable.gapless.guarantee",
     "enable.idempotence",

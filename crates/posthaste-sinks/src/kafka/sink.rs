@@ -90,6 +90,9 @@ impl KafkaSink {
                 Trouble::Topic if !topic_asked => {
                     topic_asked = true;
                     if !self.topic_is_there(&record.topic).await {
+                        // A broker that is just starting knows no topic: then it is away, and the event is not to blame.
+                        let away = self.ask(None).await.is_err();
+                        last = last.filter(|_| !away).or(Some(Code::MessageTimedOut));
                         break;
                     }
                 }

@@ -45,7 +45,7 @@ impl RabbitmqSettings {
         let url = read_url(section);
         let (username, password, vhost) =
             (section.text("username"), section.secret("password"), section.text("vhost"));
-        let tls = Tls::validate(section, url.as_ref().map(|url| url.authority.host.as_str()));
+        let mut tls = Tls::validate(section, url.as_ref().map(|url| url.authority.host.as_str()));
         let exchange = section.template("exchange").unwrap_or_else(|| Template::literal(""));
         let routing_key = section.template("routing_key").or_else(|| Template::parse("{topic}").ok());
         let seconds = |from, to| Duration::from_secs(from)..=Duration::from_secs(to);
@@ -56,6 +56,8 @@ impl RabbitmqSettings {
             section.number("max_message_size", 1024..=512 * 1024 * 1024).unwrap_or(MAX_MESSAGE_SIZE);
 
         let url = url?;
+        // Whoever writes amqps means it, on this machine too: there may be a tunnel.
+        tls.on |= url.scheme == AMQPScheme::AMQPS && !section.has("tls");
         check_encryption(section, &url, &tls);
         let login = login(section, &url, &tls, username, password);
         let scheme = if tls.on { AMQPScheme::AMQPS } else { AMQPScheme::AMQP };

@@ -146,6 +146,7 @@ macro_rules! store_suite {
             sinks: pages_keep_key_order_through_partial_failures,
             sinks: an_unavailable_sink_that_leaves_the_rest_unmarked_keeps_key_order,
             sinks: a_sink_that_goes_away_after_a_failure_keeps_key_order,
+            sinks: what_was_marked_before_a_sink_hung_or_panicked_counts,
             registry: a_misfit_is_refused_at_enqueue_and_the_transaction_commits,
             registry: a_misfit_is_dead_at_delivery_and_the_others_go_on,
             steps: attempts_are_numbered_from_one,

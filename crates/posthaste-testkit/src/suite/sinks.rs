@@ -140,3 +140,37 @@ pub async fn a_sink_that_goes_away_after_a_failure_keeps_key_order(db: &impl Bac
         assert_key(&script.accepted, "other", 4);
     }
 }
+
+/// What a sink had marked before it hung or panicked counts: what is known to be delivered is not sent again.
+pub async fn what_was_marked_before_a_sink_hung_or_panicked_counts(db: &impl Backend) {
+    struct Hanging(Script, &'static str);
+    #[async_trait]
+    impl Sink for Hanging {
+        async fn deliver(&self, page: &mut Page) {
+            for index in 0..page.events().len() {
+                let event = page.events()[index].clone();
+                let outcome = self.0.attempt(&event);
+                match (outcome == Outcome::Delivered, self.1) {
+                    (true, _) => page.mark(index, outcome),
+                    (_, "panics") => panic!("on purpose"),
+                    _ => std::future::pending().await,
+                }
+            }
+        }
+    }
+    for way in ["panics", "hangs"] {
+        let script = Script::new(|event, attempt| match (event.text(), attempt) {
+            (Some("k-00002"), 1) => Outcome::retry("this time it does not return"),
+            _ => Outcome::Delivered,
+        });
+        let subscription =
+            quick(way).start(Start::Now).settings(|s| s.timeout = std::time::Duration::from_millis(300));
+        let sink = Hanging(script.clone(), way);
+        let worker = db.posthaste().sink(subscription, sink).start().await.expect("start");
+        db.commit(numbered("k", 5)).await;
+        script.accepted.wait_for(5).await;
+        worker.stop().await;
+        assert_key(&script.accepted, "k", 5);
+        assert_eq!(script.accepted.len(), 5, "{way}: nothing is sent twice");
+    }
+}

@@ -60,11 +60,12 @@ impl Context {
     }
 
     /// Hands a page to the receiver, within the time one event may take. A timeout is the receiver's fault only if it
-    /// cannot be reached at all; otherwise one bad event would stall everything. The steps it had reached by then count.
+    /// cannot be reached at all; otherwise one bad event would stall everything. What it had marked or reached by then
+    /// counts: an event that is known to be delivered is not sent again because another one took too long.
     async fn hand_over(&self, mut page: Page, delivery: Option<&DeliveryKey>) -> Vec<Report> {
         let timeout = self.reader().settings.timeout;
         if tokio::time::timeout(timeout, self.receiver.receive(&mut page, delivery)).await.is_err() {
-            page.mark_all(&match tokio::time::timeout(timeout, self.receiver.check()).await {
+            page.mark_rest(&match tokio::time::timeout(timeout, self.receiver.check()).await {
                 Ok(Ok(())) => Outcome::retry(format!("took longer than {timeout:?}")),
                 Ok(Err(reason)) => Outcome::unavailable(reason),
                 Err(_) => Outcome::unavailable("neither the event nor the check came to an end"),
@@ -393,11 +394,21 @@ fn start_lane(
     handle
 }
 
-/// Renews all leases every third of their length, for as long as the worker lives.
+/// How soon a changed lease is noticed.
+const LEASE_CHANGE: Duration = Duration::from_secs(1);
+
+/// Renews all leases every third of their length, for as long as the worker lives. When the length is changed, what is
+/// held was taken with the old one and what comes is taken with the new one: the shorter of the two decides.
 async fn renew_leases(context: Arc<Context>) {
+    let (mut before, mut at) = (context.holder().lease, Instant::now());
     loop {
         let lease = context.holder().lease;
-        tokio::time::sleep(lease / 3).await;
+        let shorter = lease.min(before);
+        tokio::time::sleep((shorter / 3).min(LEASE_CHANGE)).await;
+        if at.elapsed() < shorter / 3 {
+            continue;
+        }
+        (before, at) = (lease, Instant::now());
         let tokens = context.leases.tokens();
         if tokens.is_empty() {
             continue;
