@@ -19,11 +19,13 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Connects to the database of the configuration. Subscriptions need not be configured, nor the tables be there.
+    /// Connects to the database of the configuration, whatever else is in it, and refuses tables of another version. A
+    /// replica will do for looking.
     pub(crate) async fn open(global: &GlobalOptions) -> Result<Self, Failure> {
-        let config = config::load(&config::sources(global, Vec::new()))?;
-        let database = Database::prepare(&config.database)?;
+        let config = config::load_database(&config::sources(global, Vec::new()))?;
+        let database = Database::prepare(&config)?;
         database.connect().await?;
+        database.tables().await?.readable()?;
         if let Some(warning) = database.warning() {
             eprintln!("posthaste: {warning}");
         }

@@ -10,8 +10,7 @@ use crate::database::{Database, refused};
 use crate::failure::Failure;
 
 pub(crate) async fn run(global: &GlobalOptions, options: &MigrateOptions) -> Result<(), Failure> {
-    let config = config::load(&config::sources(global, Vec::new()))?;
-    let database = Database::prepare(&config.database)?;
+    let database = Database::prepare(&config::load_database(&config::sources(global, Vec::new()))?)?;
     match options.print {
         true => print(&database, global.json),
         false => report(&database, migrate(&database).await?, global.json),

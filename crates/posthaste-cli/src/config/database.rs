@@ -52,9 +52,9 @@ fn address(section: &Section<'_>, origins: &Origins) -> Option<Address> {
         return None;
     }
     let url = section.text_or_secret("url")?;
-    let scheme = url.expose().split(':').next().unwrap_or_default();
+    let (scheme, rest) = url.expose().split_once(':').unwrap_or_default();
     match scheme {
-        "postgres" | "postgresql" => postgres(section, url),
+        "postgres" | "postgresql" if rest.starts_with("//") => postgres(section, url),
         "sqlite" => sqlite(section, url.expose(), origins),
         _ => {
             let sentence = "expected a URL that begins with postgres:// or sqlite:, as in \

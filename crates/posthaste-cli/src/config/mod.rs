@@ -55,6 +55,21 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Failure> {
     Config::load(sources).map_err(|problems| Failure::Mistakes(sources.file(), problems))
 }
 
+/// Reads and checks only where the log is: an operator must be able to look while the rest is being edited, and without
+/// the secrets of the sinks.
+pub(crate) fn load_database(sources: &Sources) -> Result<DatabaseConfig, Failure> {
+    let problems = Problems::default();
+    let failure = |problems| Failure::Mistakes(sources.file(), problems);
+    let written = sources.read(&problems).map_err(|problem| failure(vec![problem]))?;
+    let empty = Map::new();
+    let fields = written.table.get("database").and_then(serde_json::Value::as_object).unwrap_or(&empty);
+    let section = Section::new("database", fields, &problems, &written.surroundings);
+    let checked = DatabaseConfig::check(&section, &written.origins);
+    let problems = problems.into_vec().into_iter().filter(|problem| problem.path.starts_with("database"));
+    let problems: Vec<Problem> = problems.map(|problem| written.origins.explain(problem)).collect();
+    checked.filter(|_| problems.is_empty()).ok_or_else(|| failure(problems))
+}
+
 impl Config {
     /// Everything that is wrong, or a configuration.
     pub(crate) fn load(sources: &Sources) -> Result<Self, Vec<Problem>> {

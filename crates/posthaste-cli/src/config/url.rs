@@ -24,10 +24,13 @@ const PARAMETERS: [&str; 14] = [
     "ssl-mode",
 ];
 
-/// The URL with `***` instead of a password.
+/// The URL with `***` instead of a password. Rather too much is hidden than too little: a password that was not encoded
+/// may hold any character that means something in a URL.
 pub(crate) fn masked(url: &str) -> String {
-    let (address, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut shown = mask_user(address);
+    let Some((scheme, rest)) = url.split_once("://") else { return without_slashes(url) };
+    let (user, place) = rest.rsplit_once('@').map_or(("", rest), |(user, place)| (user, place));
+    let (place, query) = place.split_once('?').unwrap_or((place, ""));
+    let mut shown = format!("{scheme}://{}{place}", mask_user(user));
     let parameters: Vec<String> = query.split('&').filter(|pair| !pair.is_empty()).map(mask_pair).collect();
     if !parameters.is_empty() {
         shown = format!("{shown}?{}", parameters.join("&"));
@@ -35,13 +38,20 @@ pub(crate) fn masked(url: &str) -> String {
     shown
 }
 
-/// Everything between the first colon and the last `@` of the authority: a password may hold an `@` of its own.
-fn mask_user(address: &str) -> String {
-    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
-    let Some((user, host)) = rest.rsplit_once('@') else { return address.to_owned() };
+fn without_slashes(url: &str) -> String {
+    match url.split_once(':') {
+        Some(("sqlite", _)) | None => url.to_owned(),
+        Some((scheme, _)) => format!("{scheme}:***"),
+    }
+}
+
+/// Everything between the first colon and the last `@`: a password may hold an `@` of its own.
+fn mask_user(user: &str) -> String {
     match user.split_once(':') {
-        Some((name, _)) => format!("{scheme}://{name}:***@{host}"),
-        None => address.to_owned(),
+        Some((name, _)) => format!("{name}:***@"),
+        None if user.is_empty() => String::new(),
+        None if user.contains('?') => "***@".to_owned(),
+        None => format!("{user}@"),
     }
 }
 
@@ -54,6 +64,10 @@ fn mask_pair(pair: &str) -> String {
 
 /// What is wrong with a PostgreSQL URL, in a sentence without its password.
 pub(super) fn check_postgres(url: &str) -> Result<(), String> {
+    // Then what looks like parameters may be the rest of a password, and no name of them may be said.
+    if url.split_once('?').is_some_and(|(_, query)| query.contains('@')) {
+        return Err(unusable(url));
+    }
     let names = parameters(url).map(|(name, _)| name);
     for name in names.filter(|name| !name.starts_with("options[")) {
         if !PARAMETERS.contains(&name) {
@@ -69,12 +83,16 @@ pub(super) fn check_postgres(url: &str) -> Result<(), String> {
     // A password may hold characters that end the authority early; what follows would then be taken for the port.
     match PgConnectOptions::from_str(url) {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!(
-            "`{}` is not a usable URL; write postgres://user@host:5432/database, with special characters of a \
-             password percent-encoded (@ as %40, / as %2F)",
-            masked(url)
-        )),
+        Err(_) => Err(unusable(url)),
     }
+}
+
+fn unusable(url: &str) -> String {
+    format!(
+        "`{}` is not a usable URL; write postgres://user@host:5432/database, with special characters of a password \
+         percent-encoded (@ as %40, / as %2F, ? as %3F)",
+        masked(url)
+    )
 }
 
 /// Certificates are read when connecting, where a missing file would look like a missing server.
@@ -116,6 +134,9 @@ mod tests {
             ("postgres://u:p@ss@h:5/d?sslmode=require", "postgres://u:***@h:5/d?sslmode=require"),
             ("postgres://h/d?user=u&password=p", "postgres://h/d?user=u&password=***"),
             ("postgres://u@h/d", "postgres://u@h/d"),
+            ("postgres://u:hun?ter2@h/d", "postgres://u:***@h/d"),
+            ("postgres://h/d?password=hunter2@x", "postgres://***@x"),
+            ("postgres:u:hunter2@h/d", "postgres:***"),
             ("sqlite:shop.db", "sqlite:shop.db"),
         ] {
             assert_eq!(masked(url), shown);
@@ -128,6 +149,7 @@ mod tests {
             "postgres://u:hunter2@h:port/d",
             "postgres://u:hunter2/@h/d",
             "postgres://u:hunter2@h/d?pasword=x",
+            "postgres://u:?hunter2=1@h/d",
         ] {
             let sentence = check_postgres(url).expect_err(url);
             assert!(!sentence.contains("hunter2"), "{sentence}");

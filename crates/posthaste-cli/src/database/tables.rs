@@ -49,6 +49,11 @@ impl Tables {
         }
     }
 
+    /// Fails unless this program knows these tables.
+    pub(crate) fn readable(&self) -> Result<(), Failure> {
+        Self { replica: false, ..*self }.ready()
+    }
+
     /// Fails unless deliveries can be made from here.
     pub(crate) fn ready(&self) -> Result<(), Failure> {
         self.problem().map_or(Ok(()), |sentence| Err(Failure::Coded(Code::Configuration, sentence)))

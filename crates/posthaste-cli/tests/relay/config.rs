@@ -119,3 +119,26 @@ fn the_examples_of_the_documentation_are_valid() {
     }
     assert_eq!(seen, 11);
 }
+
+/// An operator looks while somebody else edits the file, and has none of the sinks' secrets.
+#[tokio::test]
+async fn commands_that_need_only_the_database_do_not_mind_mistakes_elsewhere() {
+    let folder = Folder::new();
+    let log = crate::log::Log::sqlite(&folder).await;
+    let broken = "lanes = \"many\"\n[subscriptions.a.sink]\ntype = \"webhook\"\nurl = 3\nsecrets = [{ env = \"NOT_SET\" }]\n";
+    folder.write(
+        "posthaste.toml",
+        format!("[database]\nurl = \"sqlite:shop.db\"\n[subscriptions.a]\n{broken}"),
+    );
+    for arguments in [&["status"][..], &["subscriptions", "list"], &["events", "list"], &["migrate"]] {
+        let ended = folder.run(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?} {ended:?}");
+    }
+    let doctor = folder.run(&["doctor"]);
+    assert!(doctor.code == Some(4) && doctor.stdout.contains("FAIL  configuration"), "{doctor:?}");
+    assert!(doctor.stdout.contains("ok    tables"), "{doctor:?}");
+    expect(&folder.run(&["relay"]), 78, "subscriptions.a.lanes", "the relay needs all of it");
+    log.execute("update posthaste_meta set version = 99").await;
+    let ended = folder.run(&["events", "enqueue", "orders", "{}"]);
+    expect(&ended, 78, "tables have version 99", "a program that does not know the tables writes nothing");
+}

@@ -20,7 +20,7 @@ pub(crate) async fn examine(database: &Database) -> Vec<Finding> {
         Err(refusal) => return vec![Finding::bad("tables", refusal.sentence, "")],
     };
     if let Some(sentence) = tables.problem() {
-        return vec![Finding::bad("tables", sentence, "posthaste migrate brings them up to date")];
+        return vec![Finding::bad("tables", sentence, "")];
     }
     let sound = Finding::good("tables", format!("version {}, as this program needs it", tables.needed));
     std::iter::once(sound).chain(subscriptions(&database.posthaste).await).collect()

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
+use posthaste_sinks::Problem;
 use serde_json::{Value, json};
 
 use super::relay::route;
 use crate::cli::GlobalOptions;
-use crate::config::{self, Config};
+use crate::config::{self, Config, DatabaseConfig};
 use crate::database::{Database, Pool};
 use crate::failure::{Code, Failure};
 
@@ -18,8 +19,15 @@ mod log;
 use finding::{Finding, Verdict};
 
 pub(crate) async fn run(global: &GlobalOptions) -> Result<(), Failure> {
-    let config = config::load(&config::sources(global, Vec::new()))?;
-    let findings = examine(&config).await?;
+    let sources = config::sources(global, Vec::new());
+    let mut findings = examine_database(&config::load_database(&sources)?).await?;
+    match Config::load(&sources) {
+        Ok(config) => findings.extend(examine_sinks(&config).await),
+        Err(mistakes) => {
+            let found = |mistake: Problem| Finding::bad("configuration", mistake.to_string(), "");
+            findings.extend(mistakes.into_iter().map(found));
+        }
+    }
     print(&findings, global.json)?;
     match findings.iter().map(|finding| finding.verdict).max() {
         Some(Verdict::Bad) => Err(Failure::Said(Code::CheckFailed)),
@@ -27,19 +35,22 @@ pub(crate) async fn run(global: &GlobalOptions) -> Result<(), Failure> {
     }
 }
 
-async fn examine(config: &Config) -> Result<Vec<Finding>, Failure> {
-    let database = Database::prepare(&config.database)?;
-    let mut findings = match database.connect().await {
-        Ok(()) => vec![Finding::good("database", config.database.shown())],
-        Err(refusal) => vec![Finding::bad("database", refusal.sentence, "")],
-    };
-    if findings[0].verdict == Verdict::Good {
-        findings.extend(match &database.pool {
-            Pool::Postgres(pool) => postgres::examine(pool, config.database.schema.as_str()).await,
-            Pool::Sqlite(pool) => sqlite::examine(pool).await,
-        });
-        findings.extend(log::examine(&database).await);
+async fn examine_database(config: &DatabaseConfig) -> Result<Vec<Finding>, Failure> {
+    let database = Database::prepare(config)?;
+    if let Err(refusal) = database.connect().await {
+        return Ok(vec![Finding::bad("database", refusal.sentence, "")]);
     }
+    let mut findings = vec![Finding::good("database", config.shown())];
+    findings.extend(match &database.pool {
+        Pool::Postgres(pool) => postgres::examine(pool, config.schema.as_str()).await,
+        Pool::Sqlite(pool) => sqlite::examine(pool).await,
+    });
+    findings.extend(log::examine(&database).await);
+    Ok(findings)
+}
+
+async fn examine_sinks(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for subscription in &config.subscriptions {
         match subscription.sink.open(&route(subscription)) {
             Ok(endpoint) => findings.extend(log::sink(&subscription.name, &endpoint).await),
@@ -48,7 +59,7 @@ async fn examine(config: &Config) -> Result<Vec<Finding>, Failure> {
             }
         }
     }
-    Ok(findings)
+    findings
 }
 
 fn print(findings: &[Finding], as_json: bool) -> Result<(), Failure> {

@@ -144,12 +144,17 @@ impl Runner {
         if self.lost {
             return Ok(());
         }
-        let held_back = self.context.pace.wait(&self.context.reader());
-        let wait = match (self.has_room(), held_back) {
-            (true, Some(pause)) => pause.min(self.close_troubled_batch().await?),
-            (true, None) if self.claim().await? => return Ok(()),
-            (true, None) => self.pause_when_idle().await?.min(self.close_troubled_batch().await?),
-            (false, _) => self.close_slow_batch().await?,
+        let wait = match self.has_room().then(|| self.context.pace.begin(&self.context.reader())) {
+            Some(Err(pause)) => pause.min(self.close_troubled_batch().await?),
+            Some(Ok(turn)) => {
+                let claimed = self.claim().await?;
+                drop(turn);
+                if claimed {
+                    return Ok(());
+                }
+                self.pause_when_idle().await?.min(self.close_troubled_batch().await?)
+            }
+            None => self.close_slow_batch().await?,
         };
         self.start();
         self.wait(rung, wait, stop).await;
