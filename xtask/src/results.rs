@@ -20,6 +20,10 @@ const COLUMNS: [(&str, &str); 8] = [
     ("unknown destination", "unknown destination"),
 ];
 
+/// The sinks that must have every scenario. Other benches, such as one more kind of queue, try only some of them.
+const SINKS: [&str; 9] =
+    ["event_store", "file", "kafka", "nats", "pubsub", "rabbitmq", "redis", "sqs", "webhook"];
+
 const BEGIN: &str = "<!-- written by `cargo xtask test`; do not edit below -->";
 
 /// The results of one run.
@@ -60,9 +64,10 @@ impl Results {
         }
     }
 
-    /// Whether every sink that ran has every scenario: only then is the table worth writing.
+    /// Whether every sink has every scenario: only then is the table worth writing.
     fn is_whole(&self) -> bool {
-        !self.passed.is_empty() && self.passed.values().all(|scenarios| scenarios.len() == COLUMNS.len())
+        let scenarios = |sink: &str| self.passed.get(sink).map_or(0, BTreeMap::len);
+        SINKS.iter().all(|sink| scenarios(sink) == COLUMNS.len())
     }
 
     /// Replaces the generated part of the page.
@@ -106,16 +111,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn add(results: &mut Results, sink: &str, scenario: &str) {
+        let facts = json!({ "lost": 0, "events": 10 });
+        results.add(json!({ "sink": sink, "server": "server 2", "scenario": scenario, "facts": facts }));
+    }
+
     #[test]
-    fn a_table_has_a_row_per_sink_and_only_whole_results_are_written() {
+    fn a_table_has_a_row_per_bench_and_is_written_when_every_sink_has_every_scenario() {
         let mut results = Results::default();
-        for (scenario, _) in COLUMNS {
-            let facts = json!({ "lost": 0, "events": 10 });
-            results.add(json!({ "sink": "nats", "server": "nats 2", "scenario": scenario, "facts": facts }));
+        for sink in SINKS.iter().filter(|sink| **sink != "nats") {
+            COLUMNS.iter().for_each(|(scenario, _)| add(&mut results, sink, scenario));
         }
-        assert!(results.is_whole());
-        assert!(results.table().contains("| nats | nats 2 | events 10, lost 0 |"), "{}", results.table());
-        results.add(json!({ "sink": "redis", "server": "r", "scenario": "bytes", "facts": {} }));
-        assert!(!results.is_whole());
+        assert!(!results.is_whole(), "one sink is missing");
+        COLUMNS.iter().skip(1).for_each(|(scenario, _)| add(&mut results, "nats", scenario));
+        assert!(!results.is_whole(), "one scenario is missing");
+        add(&mut results, "nats", COLUMNS[0].0);
+        add(&mut results, "sqs-standard", "bytes");
+        assert!(results.is_whole(), "a bench beside them may try less");
+        assert!(results.table().contains("| nats | server 2 | events 10, lost 0 |"), "{}", results.table());
     }
 }
