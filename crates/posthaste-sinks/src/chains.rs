@@ -9,17 +9,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{self, Stream, StreamExt};
 use posthaste::{Outcome, Page};
+use tokio::time::Instant;
+
+use crate::endpoint::too_late;
 
 /// Sends the events of a page, at most `in_flight` at a time, and marks each as soon as its fate is known. Behind an event
-/// that was not delivered the rest of its key stays unmarked; once the receiver is away nothing more is started.
-pub(crate) async fn deliver<F, Fut>(page: &mut Page, in_key_order: bool, in_flight: usize, send: F)
-where
+/// that was not delivered the rest of its key stays unmarked; once the receiver is away, or after `last_start`, nothing
+/// more is started.
+pub(crate) async fn deliver<F, Fut>(
+    page: &mut Page,
+    in_key_order: bool,
+    in_flight: usize,
+    last_start: Instant,
+    send: F,
+) where
     F: Fn(usize) -> Fut + Sync,
     Fut: Future<Output = Outcome> + Send,
 {
     let chains = chains(page, in_key_order);
     let away = AtomicBool::new(false);
-    let runs = chains.into_iter().map(|chain| Box::pin(run(chain, &send, &away)));
+    let runs = chains.into_iter().map(|chain| Box::pin(run(chain, &send, &away, last_start)));
     let mut marks = stream::iter(runs).flatten_unordered(in_flight.max(1));
     while let Some((index, outcome)) = marks.next().await {
         page.mark(index, outcome);
@@ -42,7 +51,12 @@ pub(crate) fn chains(page: &Page, in_key_order: bool) -> Vec<Vec<usize>> {
 }
 
 /// The fates of one chain, one after the other.
-fn run<F, Fut>(chain: Vec<usize>, send: &F, away: &AtomicBool) -> impl Stream<Item = (usize, Outcome)> + Send
+fn run<F, Fut>(
+    chain: Vec<usize>,
+    send: &F,
+    away: &AtomicBool,
+    last_start: Instant,
+) -> impl Stream<Item = (usize, Outcome)> + Send
 where
     F: Fn(usize) -> Fut + Sync,
     Fut: Future<Output = Outcome> + Send,
@@ -51,6 +65,9 @@ where
         let index = rest.next()?;
         if away.load(Ordering::Relaxed) {
             return Some(((index, Outcome::unavailable("not sent: the receiver is away")), rest));
+        }
+        if Instant::now() >= last_start {
+            return Some(((index, too_late()), Vec::new().into_iter()));
         }
         let outcome = send(index).await;
         if matches!(outcome, Outcome::Unavailable { .. }) {
@@ -64,6 +81,7 @@ where
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use chrono::DateTime;
     use posthaste::NewEvent;
@@ -81,7 +99,8 @@ mod tests {
 
     async fn sent(keys: &[&str], fail: Option<(usize, Outcome)>) -> (Vec<usize>, Page) {
         let (mut page, order) = (page(keys), Mutex::new(Vec::new()));
-        deliver(&mut page, true, 2, |index| {
+        let last_start = Instant::now() + Duration::from_secs(60);
+        deliver(&mut page, true, 2, last_start, |index| {
             order.lock().expect("no panic").push(index);
             let outcome = fail
                 .clone()
@@ -108,5 +127,20 @@ mod tests {
         assert!(order.len() <= 2, "two in flight at most: {order:?}");
         assert!(matches!(page.outcome(3), Some(Outcome::Unavailable { .. })));
         assert_eq!(page.outcome(4), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_the_time_of_the_page_is_over_nothing_more_is_started() {
+        let mut page = page(&["a", "a", "a", "b"]);
+        let last_start = Instant::now() + Duration::from_secs(15);
+        let slow = async |_| {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Outcome::Delivered
+        };
+        deliver(&mut page, true, 2, last_start, slow).await;
+        for delivered in [0, 1, 3] {
+            assert_eq!(page.outcome(delivered), Some(&Outcome::Delivered));
+        }
+        assert_eq!(page.outcome(2), Some(&too_late()));
     }
 }

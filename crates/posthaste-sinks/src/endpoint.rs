@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste::{Settings, Sink};
+use posthaste::{Outcome, Settings, Sink};
+use tokio::time::Instant;
 
 use crate::envelope::Envelope;
 
@@ -19,6 +20,8 @@ pub struct Route {
     pub envelope: Envelope,
     /// How long after the first time an event may be sent once more: its lease and its longest delay.
     pub repeats_within: Duration,
+    /// How long the engine waits for a page before it gives it up: the subscription's `timeout`.
+    pub page_time: Duration,
 }
 
 impl Route {
@@ -30,13 +33,25 @@ impl Route {
             in_key_order: true,
             envelope: Envelope::default(),
             repeats_within: usual.lease + usual.max_delay,
+            page_time: usual.timeout,
         }
     }
 
-    /// With the lease and the delays of these settings.
+    /// With the lease, the delays and the timeout of these settings.
     pub fn settings(mut self, settings: &Settings) -> Self {
         self.repeats_within = settings.lease + settings.max_delay;
+        self.page_time = settings.timeout;
         self
+    }
+
+    /// Until when something that takes at most `longest` may be started, so that it, and a health check that takes no
+    /// longer, are over before the engine gives the page up. What was not started in time is not sent: the engine would
+    /// count an attempt at it.
+    ///
+    /// Never at once, or a sink with long deadlines would send nothing at all.
+    pub(crate) fn last_start(&self, longest: Duration) -> Instant {
+        let reserve = longest * 2 + self.page_time / 20;
+        Instant::now() + self.page_time.saturating_sub(reserve).max(self.page_time / 10)
     }
 
     /// Without any order among events.
@@ -62,4 +77,19 @@ pub trait Endpoint: Sink {
     async fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// What silence about one event means: `retry` if the receiver answers others, or one bad event would stall all of them;
+/// `unavailable` if the health check fails too.
+pub(crate) async fn after_silence(sink: &impl Sink, silence: &str, patience: Duration) -> Outcome {
+    match tokio::time::timeout(patience, sink.check()).await {
+        Ok(Ok(())) => Outcome::retry(format!("{silence}, although the receiver is there")),
+        Ok(Err(reason)) => Outcome::unavailable(format!("{silence}, nor to a check: {reason}")),
+        Err(_) => Outcome::unavailable(format!("{silence}, nor to a check within {patience:?}")),
+    }
+}
+
+/// What a page's unsent events are marked with when its time is over. It costs them no attempt.
+pub(crate) fn too_late() -> Outcome {
+    Outcome::unavailable("not sent yet: the receiver is slow, and the time of this page is over")
 }

@@ -172,7 +172,8 @@ fn code_of(error: &KafkaError) -> Code {
 impl Sink for KafkaSink {
     async fn deliver(&self, page: &mut Page) {
         let events = page.events().to_vec();
-        chains::deliver(page, self.route.in_key_order, events.len(), |index| {
+        let last_start = self.route.last_start(self.settings.timeout);
+        chains::deliver(page, self.route.in_key_order, events.len(), last_start, |index| {
             self.deliver_one(&events[index])
         })
         .await;

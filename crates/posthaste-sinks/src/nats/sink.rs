@@ -218,7 +218,8 @@ impl Sink for NatsSink {
             let (connection, (event, attempt)) = (&connection, &sends[index]);
             self.send(connection, event, *attempt)
         };
-        chains::deliver(page, self.route.in_key_order, self.settings.in_flight, send).await;
+        let last_start = self.route.last_start(self.settings.timeout);
+        chains::deliver(page, self.route.in_key_order, self.settings.in_flight, last_start, send).await;
     }
 
     async fn check(&self) -> Result<(), String> {

@@ -11,7 +11,7 @@ use super::link::Link;
 use super::message::Outgoing;
 use super::settings::RabbitmqSettings;
 use crate::chains;
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, after_silence};
 use crate::tls::is_this_machine;
 
 /// Publishes events to exchanges.
@@ -68,7 +68,8 @@ impl RabbitmqSink {
                 Ok(Err(error)) => errors::of_error(&error, address),
                 Err(_) => {
                     self.forget(link).await;
-                    Outcome::unavailable(format!("no confirmation within {:?}", self.settings.timeout))
+                    let silence = format!("no confirmation within {:?}", self.settings.timeout);
+                    after_silence(self, &silence, self.settings.timeout).await
                 }
             },
             reason = link.until_blocked() => Outcome::unavailable(blocked(&reason)),
@@ -108,7 +109,9 @@ impl Sink for RabbitmqSink {
         }
         let events = page.events().to_vec();
         let (in_key_order, in_flight) = (self.route.in_key_order, self.settings.in_flight);
-        chains::deliver(page, in_key_order, in_flight, |index| self.send(&link, &events[index])).await;
+        let last_start = self.route.last_start(self.settings.timeout);
+        let send = |index: usize| self.send(&link, &events[index]);
+        chains::deliver(page, in_key_order, in_flight, last_start, send).await;
     }
 
     async fn check(&self) -> Result<(), String> {

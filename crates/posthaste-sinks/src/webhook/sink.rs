@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::chains;
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, too_late};
 use crate::tls::is_this_machine;
 
 use super::address::{Lookup, system_lookup};
@@ -18,10 +18,6 @@ use super::answer::{Answer, words};
 use super::rest::{Rest, Suspects};
 use super::settings::WebhookSettings;
 use super::{client, request};
-
-/// A page ends within this time, which is less than the engine gives it (60 s by default). What was not started in time
-/// is not sent: the engine would take the whole page for failed, also what was delivered.
-const PAGE_TIME: Duration = Duration::from_secs(50);
 
 /// A health check is over after this time.
 const CHECK: Duration = Duration::from_secs(5);
@@ -63,9 +59,7 @@ impl WebhookSink {
     /// Sends one event, unless it is too late for that or the receiver wants to be left alone.
     async fn send(&self, event: &Event, last_start: Instant) -> Outcome {
         let Some(_slot) = self.slot(last_start).await else {
-            return Outcome::unavailable(
-                "not sent yet: the receiver is slow, and the time of this page is over",
-            );
+            return too_late();
         };
         if let Some(reason) = self.rest.reason() {
             return Outcome::unavailable(reason);
@@ -136,10 +130,10 @@ impl WebhookSink {
 #[async_trait]
 impl Sink for WebhookSink {
     async fn deliver(&self, page: &mut Page) {
-        let last_start = Instant::now() + PAGE_TIME.saturating_sub(self.settings.timeout + CHECK);
+        let last_start = self.route.last_start(self.settings.timeout.max(CHECK));
         let events = page.events().to_vec();
         let send = |index: usize| self.send(&events[index], last_start);
-        chains::deliver(page, self.route.in_key_order, self.settings.concurrency, send).await;
+        chains::deliver(page, self.route.in_key_order, self.settings.concurrency, last_start, send).await;
     }
 
     async fn check(&self) -> Result<(), String> {
@@ -228,7 +222,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("ask only");
         let port = listener.local_addr().expect("an address").port();
-        let soon = Instant::now() + PAGE_TIME;
+        let soon = Instant::now() + Duration::from_secs(60);
         let refused = reason(&sink(port, false), soon).await;
         assert!(refused.contains("receiver.test is 127.0.0.1, a loopback address"), "{refused}");
         assert!(sink(port, false).check().await.expect_err("refused").contains("allow_private"));
