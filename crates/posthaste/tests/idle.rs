@@ -14,7 +14,8 @@ async fn xids_seen(watcher: &mut PgConnection) -> usize {
     for _ in 0..1000 {
         let holding: i64 = sqlx::query_scalar(
             "select count(*) from pg_stat_activity \
-             where datname = current_database() and pid <> pg_backend_pid() and backend_xid is not null",
+             where datname = current_database() and pid <> pg_backend_pid() and backend_xid is not null \
+             and backend_type = 'client backend'",
         )
         .fetch_one(&mut *watcher)
         .await
@@ -66,6 +67,6 @@ async fn an_idle_poll_burns_no_xid() {
         }
         println!("PostgreSQL ({}): {idle} xids seen in idle polls, {control} in the control", server.name);
         assert!(control >= 20, "the control must be seen, else this test sees nothing: {control}");
-        assert!(idle <= 2, "putting up the sign may be seen, polls not: {idle}");
+        assert!(idle * 20 <= control, "putting up the sign may be seen, polls not: {idle}");
     }
 }
