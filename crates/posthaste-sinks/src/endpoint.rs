@@ -44,6 +44,12 @@ impl Route {
         self
     }
 
+    /// A sink's deadline for one thing it waits for, shortened if need be so that connecting, sending and a check fit into
+    /// the time of a page.
+    pub(crate) fn patience(&self, wished: Duration) -> Duration {
+        wished.min(self.page_time / 5)
+    }
+
     /// Until when something that takes at most `longest` may be started, so that it, and a health check that takes no
     /// longer, are over before the engine gives the page up. What was not started in time is not sent: the engine would
     /// count an attempt at it.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::errors::{self, Address};
 use super::link::Link;
 use super::message::Outgoing;
 use super::settings::RabbitmqSettings;
 use crate::chains;
-use crate::endpoint::{Endpoint, Route, after_silence};
+use crate::endpoint::{Endpoint, Route, after_silence, too_late};
 use crate::tls::is_this_machine;
 
 /// Publishes events to exchanges.
@@ -24,7 +25,8 @@ pub struct RabbitmqSink {
 
 impl RabbitmqSink {
     /// Nothing is opened yet.
-    pub fn new(settings: RabbitmqSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: RabbitmqSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.patience(settings.timeout);
         Ok(Self { settings, route, link: Mutex::default() })
     }
 
@@ -50,11 +52,14 @@ impl RabbitmqSink {
         }
     }
 
-    async fn send(&self, link: &Arc<Link>, event: &Event) -> Outcome {
+    async fn send(&self, link: &Arc<Link>, event: &Event, last_start: Instant) -> Outcome {
         let message = Outgoing::of(event, &self.settings, &self.route);
         let checked = message.and_then(|message| message.check_frame(link.frame_max()).map(|()| message));
         match checked {
-            Ok(message) => self.publish(link, &message).await,
+            Ok(message) => match link.turn(last_start).await {
+                Some(_turn) => self.publish(link, &message).await,
+                None => too_late(),
+            },
             Err(reason) => Outcome::dead(reason),
         }
     }
@@ -99,6 +104,8 @@ impl RabbitmqSink {
 #[async_trait]
 impl Sink for RabbitmqSink {
     async fn deliver(&self, page: &mut Page) {
+        // Before connecting, which takes its share of the page's time.
+        let last_start = self.route.last_start(self.settings.timeout);
         let link = match self.link().await {
             Ok(link) => link,
             Err(reason) => return page.mark_rest(&Outcome::unavailable(reason)),
@@ -109,8 +116,7 @@ impl Sink for RabbitmqSink {
         }
         let events = page.events().to_vec();
         let (in_key_order, in_flight) = (self.route.in_key_order, self.settings.in_flight);
-        let last_start = self.route.last_start(self.settings.timeout);
-        let send = |index: usize| self.send(&link, &events[index]);
+        let send = |index: usize| self.send(&link, &events[index], last_start);
         chains::deliver(page, in_key_order, in_flight, last_start, send).await;
     }
 
