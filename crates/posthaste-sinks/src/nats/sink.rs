@@ -151,9 +151,6 @@ impl NatsSink {
         error: &PublishError,
     ) -> Outcome {
         let silent = error.kind() == PublishErrorKind::TimedOut;
-        if silent {
-            self.forget(connection).await;
-        }
         let mut failure = failure(error, subject);
         if silent || error.kind() == PublishErrorKind::StreamNotFound {
             let looking = self.second_look(connection, subject, silent);
@@ -183,6 +180,9 @@ impl NatsSink {
         subject: &str,
         silent: bool,
     ) -> Option<Failure> {
+        if silent {
+            self.forget(connection).await;
+        }
         let forbidden = |words: &String| {
             words.contains("Permissions Violation") && words.contains(&format!("\"{subject}\""))
         };

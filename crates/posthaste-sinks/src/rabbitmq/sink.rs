@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::errors::{self, Address};
 use super::link::Link;
@@ -66,19 +66,22 @@ impl RabbitmqSink {
 
     async fn publish(&self, link: &Arc<Link>, message: &Outgoing) -> Outcome {
         let address = self.address(message);
-        let publishing = tokio::time::timeout(self.settings.timeout, link.publish(message));
+        let publishing = timeout(self.settings.timeout, link.publish(message));
         tokio::select! {
             done = publishing => match done {
                 Ok(Ok(confirmation)) => errors::of_confirmation(&confirmation, address),
                 Ok(Err(error)) => errors::of_error(&error, address),
-                Err(_) => {
-                    self.forget(link).await;
-                    let silence = format!("no confirmation within {:?}", self.settings.timeout);
-                    after_silence(self, &silence, self.settings.timeout).await
-                }
+                Err(_) => self.after_silence(link).await,
             },
             reason = link.until_blocked() => Outcome::unavailable(blocked(&reason)),
         }
+    }
+
+    async fn after_silence(&self, link: &Arc<Link>) -> Outcome {
+        let patience = self.settings.timeout;
+        // Who holds the lock for longer opens another link, and has forgotten this one.
+        drop(timeout(patience / 8, self.forget(link)).await);
+        after_silence(self, &format!("no confirmation within {patience:?}"), patience).await
     }
 
     fn address<'m>(&self, message: &'m Outgoing) -> Address<'m> {
@@ -125,7 +128,7 @@ impl Sink for RabbitmqSink {
         if let Some(reason) = link.blocked() {
             return Err(format!("{}: {}", self.describe(), blocked(&reason)));
         }
-        match tokio::time::timeout(self.settings.timeout, self.see_destination(&link)).await {
+        match timeout(self.settings.timeout, self.see_destination(&link)).await {
             Ok(seen) => seen.map_err(|error| format!("{}: {error}", self.describe())),
             Err(_) => {
                 self.forget(&link).await;
