@@ -54,9 +54,10 @@ fn writing_threads() -> usize {
     names.filter(|name| name.trim() == "posthaste-lines").count()
 }
 
-/// The other half of the next test: the process whose standard output is a pipe. It says `stuck` when it is.
-#[tokio::test]
-#[ignore = "is run by nobody_reads_standard_output, with a pipe"]
+/// Which half of the test this process is.
+const WRITER: &str = "POSTHASTE_TEST_LINES_WRITER";
+
+/// The process whose standard output is a pipe. It says `stuck` when it is.
 async fn writing_to_a_pipe() {
     let (first, second) = (sink(LinesSettings::Stdout, "first"), sink(LinesSettings::Stdout, "second"));
     let (ones, others) = (events(), events());
@@ -72,10 +73,15 @@ async fn writing_to_a_pipe() {
     assert_eq!(first.check().await, Ok(()));
 }
 
-#[test]
-fn nobody_reads_standard_output_and_then_somebody_does() {
+/// Runs itself once more, as the process that writes.
+#[tokio::test]
+async fn nobody_reads_standard_output_and_then_somebody_does() {
+    if std::env::var_os(WRITER).is_some() {
+        return writing_to_a_pipe().await;
+    }
     let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["stuck::writing_to_a_pipe", "--exact", "--ignored", "--nocapture"])
+        .args(["stuck::nobody_reads_standard_output_and_then_somebody_does", "--exact", "--nocapture"])
+        .env(WRITER, "1")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
