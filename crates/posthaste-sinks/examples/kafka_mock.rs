@@ -8,6 +8,7 @@
 //! topic NAME PARTITIONS       creates a topic
 //! error produce NAME COUNT    the next COUNT produce requests fail, as in: error produce MSG_SIZE_TOO_LARGE 1
 //! error metadata TOPIC NAME   metadata of a topic say so from now on; NO_ERROR ends it
+//! leader TOPIC PARTITION WHO  gives a partition to a broker, 1 to 3, or to nobody: 0
 //! delay MILLIS                every answer takes so long
 //! ```
 //!
@@ -53,6 +54,10 @@ fn obey(cluster: &Cluster, words: &[&str]) -> Result<(), String> {
             Ok(())
         }
         ["error", "metadata", topic, name] => cluster.topic_error(topic, error(name)?),
+        ["leader", topic, partition, broker] => {
+            let broker = Some(number(broker)?).filter(|broker| *broker > 0);
+            cluster.partition_leader(topic, number(partition)?, broker)
+        }
         ["delay", millis] => {
             let delay = Duration::from_millis(number(millis)?);
             (1..=BROKERS).try_for_each(|broker| cluster.broker_round_trip_time(broker, delay))

@@ -44,6 +44,12 @@ impl Route {
         self
     }
 
+    /// A sink's deadline for one thing it waits for, shortened if need be so that connecting, sending and a check fit into
+    /// the time of a page.
+    pub(crate) fn patience(&self, wished: Duration) -> Duration {
+        wished.min(self.page_time / 5)
+    }
+
     /// Until when something that takes at most `longest` may be started, so that it, and a health check that takes no
     /// longer, are over before the engine gives the page up. What was not started in time is not sent: the engine would
     /// count an attempt at it.
@@ -92,4 +98,26 @@ pub(crate) async fn after_silence(sink: &impl Sink, silence: &str, patience: Dur
 /// What a page's unsent events are marked with when its time is over. It costs them no attempt.
 pub(crate) fn too_late() -> Outcome {
     Outcome::unavailable("not sent yet: the receiver is slow, and the time of this page is over")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connecting, then the last event that may be sent, then a check after its silence.
+    #[tokio::test(start_paused = true)]
+    async fn everything_that_may_be_waited_for_fits_into_the_time_of_a_page() {
+        for page_time in [1, 10, 60, 600].map(Duration::from_secs) {
+            for wished in [1, 5, 10, 300].map(Duration::from_secs) {
+                let mut route = Route::new("s");
+                route.page_time = page_time;
+                let patience = route.patience(wished);
+                let last_start = route.last_start(patience) - Instant::now();
+                assert!(patience < last_start, "something is sent even if connecting took its time");
+                let whole = last_start + patience + patience / 8 + patience;
+                assert!(whole < page_time, "{whole:?} of {page_time:?} for {wished:?}");
+            }
+        }
+        assert_eq!(Route::new("s").patience(Duration::from_secs(10)), Duration::from_secs(10), "by default");
+    }
 }

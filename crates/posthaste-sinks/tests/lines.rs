@@ -14,6 +14,9 @@ use posthaste_testkit::sink_suite::{Received, SinkBench};
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[path = "lines/stuck.rs"]
+mod stuck;
+
 struct Lines {
     folder: TempDir,
 }

@@ -307,6 +307,43 @@ async fn a_full_queue_that_rejects_is_waited_for() {
     assert!(said[0].starts_with("unavailable: ") && said[0].contains("full"), "{said:?}");
     assert_eq!(bench.get_all(&full).await.len(), 1);
     assert_eq!(outcomes(&*sink, &["t"]).await, ["delivered"]);
+
+    // Full again, and now one address of many.
+    let among_many = bench.with(json!({ "routing_key": "{topic}" }));
+    let said = outcomes(&*among_many, &[&full, &bench.queue, &full, &bench.queue]).await;
+    for index in [0, 2] {
+        assert!(said[index].starts_with("retry: ") && said[index].contains("full or failed"), "{said:?}");
+    }
+    assert_eq!((said[1].as_str(), said[3].as_str()), ("delivered", "delivered"));
+    assert_eq!(bench.received().await.len(), 2);
+}
+
+/// The process of a queue stands still: nobody confirms, and everybody else is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_silent_costs_its_own_events_an_attempt_and_stops_nobody() {
+    let Some(bench) = Rabbit::shared().await else { return };
+    let silent = format!("{}-silent", bench.queue);
+    bench.declare(&silent, FieldTable::default()).await;
+    let process = |verb: &str| {
+        bench.broker.ctl(&[
+            "eval",
+            &format!(
+                "{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"{silent}\">>)), \
+             ok = sys:{verb}(amqqueue:get_pid(Q))."
+            ),
+        ]);
+    };
+    process("suspend");
+    let sink = bench.with(json!({ "routing_key": "{topic}", "timeout": "1s" }));
+    let said = outcomes(&*sink, &[&bench.queue, &silent, &bench.queue]).await;
+    assert_eq!(said[1], "retry: no confirmation within 1s, although the receiver is there");
+    assert_eq!((said[0].as_str(), said[2].as_str()), ("delivered", "delivered"));
+    let fixed = bench.with(json!({ "routing_key": silent, "timeout": "1s" }));
+    let said = outcomes(&*fixed, &["t"]).await;
+    assert!(said[0].starts_with("unavailable: no confirmation within 1s, nor to a check"), "{said:?}");
+    process("resume");
+    assert_eq!(outcomes(&*sink, &[&silent]).await, ["delivered"]);
+    assert_eq!(bench.received().await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -356,6 +393,31 @@ async fn permissions_and_vhosts_that_are_missing_are_waited_for() {
     let sink = bench.with(json!({ "vhost": vhost, "exchange": "amq.direct" }));
     let said = outcomes(&*sink, &["t"]).await;
     assert!(said[0].starts_with("unavailable: not allowed to write to exchange `amq.direct`"), "{said:?}");
+    // Forbidden for every routing key.
+    let sink = bench.with(json!({ "vhost": vhost, "exchange": "amq.direct", "routing_key": "{topic}" }));
+    let said = outcomes(&*sink, &["t"]).await;
+    assert!(said[0].starts_with("unavailable: not allowed to write to exchange `amq.direct`"), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permission_that_is_missing_for_one_address_of_many_stops_nobody_else() {
+    let Some(bench) = Rabbit::shared().await else { return };
+    let vhost = format!("{}-rights", bench.queue);
+    bench.broker.ctl(&["add_vhost", &vhost]);
+    bench.broker.ctl(&["set_permissions", "-p", &vhost, "guest", ".*", "^amq\\.(fanout|topic)$", ".*"]);
+    bench.broker.ctl(&["set_topic_permissions", "-p", &vhost, "guest", "amq.topic", "^public", ".*"]);
+    let exchanges = bench.with(json!({ "vhost": vhost, "exchange": "{topic}", "routing_key": "public" }));
+    let said = outcomes(&*exchanges, &["amq.direct", "amq.fanout"]).await;
+    assert!(said[0].starts_with("retry: not allowed to write to exchange `amq.direct`"), "{said:?}");
+    assert!(said[1].contains("leads nowhere"), "allowed, and sent: {said:?}");
+
+    let keys = bench.with(json!({ "vhost": vhost, "exchange": "amq.topic", "routing_key": "{topic}" }));
+    let said = outcomes(&*keys, &["secret", "public"]).await;
+    assert!(said[0].starts_with("retry: not allowed to write to exchange `amq.topic`"), "{said:?}");
+    assert!(said[1].contains("leads nowhere"), "allowed, and sent: {said:?}");
+    let key = bench.with(json!({ "vhost": vhost, "exchange": "amq.topic", "routing_key": "secret" }));
+    let said = outcomes(&*key, &["t"]).await;
+    assert!(said[0].starts_with("unavailable: not allowed to write to exchange `amq.topic`"), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

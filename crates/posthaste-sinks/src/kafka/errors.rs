@@ -14,6 +14,8 @@ pub(super) enum Trouble {
     Topic,
     /// The producer's: its successor may do better.
     Producer,
+    /// Somebody's who does not answer: the cluster's, or that of one partition, or the record's.
+    Silence,
     /// The cluster's or the way to it.
     Cluster,
     /// Nobody knows.
@@ -54,8 +56,10 @@ pub(super) fn trouble(code: Code) -> Trouble {
         | Code::ProducerFenced
         | Code::Fenced => Trouble::Producer,
 
-        Code::MessageTimedOut
-        | Code::OperationTimedOut
+        // Also what is left when librdkafka has tried on by itself until the time was over.
+        Code::MessageTimedOut => Trouble::Silence,
+
+        Code::OperationTimedOut
         | Code::RequestTimedOut
         | Code::TimedOutQueue
         | Code::QueueFull
@@ -96,7 +100,7 @@ pub(super) fn outcome(code: Code, topic: &str, topic_is_literal: bool, detail: O
         Trouble::Batch => Outcome::dead(reason),
         Trouble::Topic if topic_is_literal => Outcome::unavailable(format!("{reason}{}", remedy(code))),
         Trouble::Topic => Outcome::retry(format!("{reason}{}", remedy(code))),
-        Trouble::Producer | Trouble::Cluster => Outcome::unavailable(reason),
+        Trouble::Producer | Trouble::Cluster | Trouble::Silence => Outcome::unavailable(reason),
         Trouble::Neighbour | Trouble::Unclear => Outcome::retry(reason),
     }
 }
@@ -143,7 +147,6 @@ mod tests {
             ),
             (
                 &[
-                    Code::MessageTimedOut,
                     Code::AllBrokersDown,
                     Code::BrokerTransportFailure,
                     Code::NotEnoughReplicas,
@@ -165,6 +168,9 @@ mod tests {
             ),
             (&[Code::Unknown, Code::InvalidDifferentRecord, Code::InvalidArgument], "retry", "retry"),
         ];
+        // Unless the cluster is asked: `after_silence` of the sink.
+        assert_eq!(trouble(Code::MessageTimedOut), Trouble::Silence);
+        assert_eq!(said(Code::MessageTimedOut, false), "unavailable");
         for (codes, literal, template) in rows {
             for code in codes {
                 assert_eq!((said(*code, true), said(*code, false)), (literal, template), "{code:?}");

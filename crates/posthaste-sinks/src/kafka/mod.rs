@@ -7,7 +7,8 @@
 //! | the broker refuses the record, sent alone: too large, invalid, against a policy, a timestamp out of bounds | dead |
 //! | the broker refuses a batch because of another record in it | sent again, alone |
 //! | the topic is unknown, or we may not write to it | unavailable if the topic is a literal, retry if a template names it |
-//! | no broker, no leader, too few replicas, throttled, not let in (password, certificate, rights), no answer in time | unavailable |
+//! | no broker, no leader, too few replicas, throttled, not let in (password, certificate, rights) | unavailable |
+//! | no answer in time | unavailable if the cluster does not answer a question either, or a literal topic has no leader; else retry |
 //! | the producer is spoilt (its sequence is out of step) | a new producer, then sent again; unavailable if that does not help |
 //! | anything else | retry |
 //!

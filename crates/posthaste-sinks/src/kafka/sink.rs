@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tokio::sync::RwLock;
+use tokio::sync::{Mutex, RwLock};
+use tokio::time::{Instant, timeout_at};
 
 use crate::chains;
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, too_late};
 
 use super::client::{Client, Handle};
 use super::errors::{Trouble, outcome, trouble};
@@ -34,6 +35,8 @@ pub struct KafkaSink {
     client: Arc<Client>,
     /// Whoever sends holds it for reading; to be alone in a batch means to hold it for writing.
     traffic: RwLock<()>,
+    /// When the cluster was last asked after silence, and what came of it.
+    asked: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl fmt::Debug for KafkaSink {
@@ -45,6 +48,8 @@ impl fmt::Debug for KafkaSink {
 /// What came of sending a record once.
 enum Sent {
     Accepted,
+    /// Not at all: the page's time was over.
+    TooLate,
     /// librdkafka says so, but no broker said where.
     Supposedly,
     Failed(Code, Arc<Handle>),
@@ -52,19 +57,32 @@ enum Sent {
 
 impl KafkaSink {
     /// Opens it without waiting for the cluster; the error is a sentence.
-    pub fn new(settings: KafkaSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: KafkaSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.patience(settings.timeout);
         let client = Arc::new(Client::new(&settings)?);
-        Ok(Self { settings, route, client, traffic: RwLock::new(()) })
+        Ok(Self { settings, route, client, traffic: RwLock::new(()), asked: Mutex::default() })
     }
 
-    async fn deliver_one(&self, event: &Event) -> Outcome {
+    /// Half of what is left to do after the last sending was begun: to end it, and to ask twice at most.
+    fn longest(&self) -> Duration {
+        (self.settings.timeout + PATIENCE + self.asking() * 2) / 2
+    }
+
+    fn asking(&self) -> Duration {
+        ASKING.min(self.settings.timeout)
+    }
+
+    async fn deliver_one(&self, event: &Event, last_start: Instant) -> Outcome {
+        let begun = Instant::now();
         let record = match Record::of(event, &self.settings, &self.route) {
             Ok(record) => record,
             Err(reason) => return Outcome::dead(reason),
         };
-        match self.send(&record).await {
-            None => Outcome::Delivered,
-            Some(code) => {
+        match self.send(&record, last_start).await {
+            Ok(()) => Outcome::Delivered,
+            Err(None) => too_late(),
+            Err(Some(code)) if trouble(code) == Trouble::Silence => self.after_silence(&record, begun).await,
+            Err(Some(code)) => {
                 let detail = self.client.log.last_trouble().filter(|_| trouble(code) != Trouble::Batch);
                 let literal = self.settings.topic.as_literal().is_some();
                 outcome(code, &record.topic, literal, detail.as_deref())
@@ -72,12 +90,13 @@ impl KafkaSink {
         }
     }
 
-    /// Sends until the result is about this record, and returns what is left of an error.
-    async fn send(&self, record: &Record) -> Option<Code> {
+    /// Sends until the result is about this record. What is left otherwise: an error, or none if it was too late.
+    async fn send(&self, record: &Record, last_start: Instant) -> Result<(), Option<Code>> {
         let (mut alone, mut topic_asked, mut last) = (false, false, None);
         for _ in 0..SENDINGS {
-            let (code, handle) = match self.send_once(record, alone).await {
-                Sent::Accepted => return None,
+            let (code, handle) = match self.send_once(record, alone, last_start).await {
+                Sent::Accepted => return Ok(()),
+                Sent::TooLate => return Err(None),
                 Sent::Supposedly => {
                     last = Some(Code::Inconsistent);
                     continue;
@@ -92,7 +111,7 @@ impl KafkaSink {
                     if !self.topic_is_there(&record.topic).await {
                         // A broker that is just starting knows no topic: then it is away, and the event is not to blame.
                         let away = self.ask(None).await.is_err();
-                        last = last.filter(|_| !away).or(Some(Code::MessageTimedOut));
+                        last = last.filter(|_| !away).or(Some(Code::AllBrokersDown));
                         break;
                     }
                 }
@@ -100,14 +119,39 @@ impl KafkaSink {
                 _ => break,
             }
         }
-        last
+        Err(last)
     }
 
-    async fn send_once(&self, record: &Record, alone: bool) -> Sent {
+    /// A time-out does not tell whether the cluster, a partition or this record is the reason. What answers a question
+    /// must not be waited for, or one record would stop all others.
+    async fn after_silence(&self, record: &Record, since: Instant) -> Outcome {
+        let silence = format!("kafka topic {}: no answer within {:?}", record.topic, self.settings.timeout);
+        match self.answers_since(since).await {
+            Ok(()) => Outcome::retry(format!("{silence}, although the cluster is there")),
+            Err(reason) => Outcome::unavailable(format!("{silence}; {reason}")),
+        }
+    }
+
+    /// Asks once for all records that fell silent together: asking costs a thread. An answer counts that is younger than
+    /// the record's sending.
+    async fn answers_since(&self, since: Instant) -> Result<(), String> {
+        let mut asked = self.asked.lock().await;
+        if let Some((_, answer)) = asked.as_ref().filter(|(when, _)| *when >= since) {
+            return answer.clone();
+        }
+        let (when, answer) = (Instant::now(), self.check().await);
+        *asked = Some((when, answer.clone()));
+        answer
+    }
+
+    async fn send_once(&self, record: &Record, alone: bool, last_start: Instant) -> Sent {
         let (mut shared, mut exclusive) = (None, None);
         match alone {
-            true => exclusive = Some(self.traffic.write().await),
-            false => shared = Some(self.traffic.read().await),
+            true => exclusive = timeout_at(last_start, self.traffic.write()).await.ok(),
+            false => shared = timeout_at(last_start, self.traffic.read()).await.ok(),
+        }
+        if Instant::now() >= last_start || (shared.is_none() && exclusive.is_none()) {
+            return Sent::TooLate;
         }
         let handle = self.client.current();
         let sending = handle.producer().send(record.to_send(), Duration::ZERO);
@@ -144,7 +188,7 @@ impl KafkaSink {
 
     /// Reaches the cluster, and sees the topic if there is one to see.
     async fn ask(&self, topic: Option<String>) -> Result<(), String> {
-        let (client, within) = (self.client.clone(), ASKING.min(self.settings.timeout));
+        let (client, within) = (self.client.clone(), self.asking());
         let asking = tokio::task::spawn_blocking(move || see(&client, topic.as_deref(), within));
         asking.await.map_err(|error| error.to_string())?
     }
@@ -157,9 +201,11 @@ fn see(client: &Client, topic: Option<&str>, within: Duration) -> Result<(), Str
         client.log.last_trouble().map_or_else(|| code.to_string(), |trouble| format!("{code}; {trouble}"))
     })?;
     let Some(topic) = topic else { return Ok(()) };
-    let error = metadata.topics().iter().filter(|seen| seen.name() == topic).find_map(|seen| seen.error());
-    match error {
+    let Some(seen) = metadata.topics().iter().find(|seen| seen.name() == topic) else { return Ok(()) };
+    let led = seen.partitions().iter().any(|partition| partition.leader() >= 0);
+    match seen.error() {
         Some(error) => Err(format!("topic {topic}: {}", Code::from(error))),
+        None if !led => Err(format!("topic {topic}: no partition has a leader")),
         None => Ok(()),
     }
 }
@@ -172,9 +218,9 @@ fn code_of(error: &KafkaError) -> Code {
 impl Sink for KafkaSink {
     async fn deliver(&self, page: &mut Page) {
         let events = page.events().to_vec();
-        let last_start = self.route.last_start(self.settings.timeout);
+        let last_start = self.route.last_start(self.longest());
         chains::deliver(page, self.route.in_key_order, events.len(), last_start, |index| {
-            self.deliver_one(&events[index])
+            self.deliver_one(&events[index], last_start)
         })
         .await;
     }
@@ -193,5 +239,24 @@ impl Endpoint for KafkaSink {
 
     async fn warnings(&self) -> Vec<String> {
         warnings::of(&self.client, &self.settings).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last record that may be sent, and two questions after its silence.
+    #[tokio::test(start_paused = true)]
+    async fn everything_that_may_be_waited_for_fits_into_the_time_of_a_page() {
+        for (page_time, timeout) in [(10, 8), (10, 50), (60, 1), (60, 8), (60, 50), (600, 50)] {
+            let (mut route, mut settings) = (Route::new("s"), KafkaSettings::new(["127.0.0.1:1"]));
+            route.page_time = Duration::from_secs(page_time);
+            settings.timeout = Duration::from_secs(timeout);
+            let sink = KafkaSink::new(settings, route).expect("opens");
+            let last_start = sink.route.last_start(sink.longest()) - Instant::now();
+            let whole = last_start + sink.settings.timeout + PATIENCE + sink.asking() * 2;
+            assert!(whole < sink.route.page_time, "{whole:?} of {page_time} s for {timeout} s");
+        }
     }
 }

@@ -4,30 +4,32 @@
 //! |---|---|
 //! | the lines are written (and, for a file, on disk) | delivered |
 //! | the disk is full, the file cannot be opened, the pipe is closed | unavailable |
+//! | nobody reads the pipe, another program holds the file's lock, the disk hangs: 5 s at most | unavailable |
+//!
+//! A write that takes longer may still end well. What it wrote is not written again when it comes again.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::io;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste::{Outcome, Page, Sink};
+use posthaste::{EventId, Outcome, Page, Sink};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, timeout_at};
 
 use crate::endpoint::{Endpoint, Route};
 use crate::section::Section;
 
 mod line;
+mod place;
 
 use line::write_line;
+use place::{Place, Stuck};
 
-/// Where lines go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinesSettings {
-    /// Standard output.
-    Stdout,
-    /// The end of this file, which is created if need be.
-    File(PathBuf),
-}
+pub use place::LinesSettings;
+
+/// How long a write may take before its events are said to wait.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl LinesSettings {
     /// `type = "file"` with its `path`.
@@ -50,76 +52,173 @@ impl LinesSettings {
 #[derive(Debug)]
 pub struct LinesSink {
     route: Route,
-    place: Arc<LinesSettings>,
+    settings: LinesSettings,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    place: Place,
+    under_way: HashSet<Sending>,
+    /// Written by a write that was given up, and not yet come again.
+    written: HashSet<Sending>,
+}
+
+type Sending = (EventId, u32);
+
+/// Why nothing was written, or why nobody knows.
+enum Trouble {
+    Stuck,
+    Failed(io::Error),
+}
+
+impl From<Stuck> for Trouble {
+    fn from(_: Stuck) -> Self {
+        Self::Stuck
+    }
 }
 
 impl LinesSink {
     /// Nothing is opened yet.
     pub fn new(settings: LinesSettings, route: Route) -> Self {
-        Self { route, place: Arc::new(settings) }
+        let place = Place::new(settings.clone());
+        let state = State { place, under_way: HashSet::new(), written: HashSet::new() };
+        Self { route, settings, state: Mutex::new(state) }
     }
 
-    async fn write(&self, lines: Vec<u8>) -> io::Result<()> {
-        let place = self.place.clone();
-        let writing = tokio::task::spawn_blocking(move || match &*place {
-            LinesSettings::Stdout => write_out(&lines),
-            LinesSettings::File(path) => append(path, &lines),
-        });
-        writing.await.map_err(io::Error::other)?
+    fn until(&self) -> Instant {
+        Instant::now() + self.route.patience(PATIENCE)
     }
+
+    async fn write(&self, page: &mut Page) -> Result<(), Trouble> {
+        let until = self.until();
+        let mut state = self.ready(until).await?;
+        let rest = state.leave_out_written(page);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let mut lines = Vec::new();
+        for index in &rest {
+            write_line(&mut lines, &self.route, &page.events()[*index], page.attempt(*index));
+        }
+        let sendings = rest.into_iter().map(|index| sending(page, index));
+        state.write(lines, sendings.collect(), until).await
+    }
+
+    /// When nothing is under way any more.
+    async fn ready(&self, until: Instant) -> Result<MutexGuard<'_, State>, Stuck> {
+        let mut state = timeout_at(until, self.state.lock()).await.map_err(|_| Stuck)?;
+        let ended = state.place.end(until).await?;
+        let sendings = std::mem::take(&mut state.under_way);
+        if let Some(Ok(())) = ended {
+            state.written.extend(sendings);
+        }
+        Ok(state)
+    }
+
+    fn sentence(&self, trouble: Trouble) -> String {
+        let (place, patience) = (self.describe(), self.route.patience(PATIENCE));
+        match (trouble, &self.settings) {
+            (Trouble::Failed(error), _) => format!("{place}: {error}"),
+            (Trouble::Stuck, LinesSettings::Stdout) => format!(
+                "{place}: nobody reads standard output, a write waits there for more than {patience:?}; read it, or end \
+                 the program that should"
+            ),
+            (Trouble::Stuck, LinesSettings::File(_)) => {
+                format!("{place}: a write has not ended within {patience:?}; look whether its disk answers")
+            }
+        }
+    }
+}
+
+impl State {
+    async fn write(
+        &mut self,
+        lines: Vec<u8>,
+        sendings: HashSet<Sending>,
+        until: Instant,
+    ) -> Result<(), Trouble> {
+        self.place.begin(lines, until).await?;
+        self.under_way = sendings;
+        let ended = self.place.end(until).await?;
+        self.under_way.clear();
+        ended.transpose().map(drop).map_err(Trouble::Failed)
+    }
+
+    /// Marks what a late write has written, and returns the places of the rest. A page that has nothing of it ends the
+    /// memory: what is replayed some day is to be written again.
+    fn leave_out_written(&mut self, page: &mut Page) -> Vec<usize> {
+        let all = 0..page.events().len();
+        let (written, rest): (Vec<usize>, Vec<usize>) =
+            all.partition(|index| self.written.remove(&sending(page, *index)));
+        if written.is_empty() {
+            self.written.clear();
+        }
+        for index in written {
+            page.mark(index, Outcome::Delivered);
+        }
+        rest
+    }
+}
+
+fn sending(page: &Page, index: usize) -> Sending {
+    (page.events()[index].id, page.attempt(index))
 }
 
 #[async_trait]
 impl Sink for LinesSink {
     /// All lines of a page in one write: the page is delivered, or nothing of it.
     async fn deliver(&self, page: &mut Page) {
-        let mut lines = Vec::new();
-        for (index, event) in page.events().iter().enumerate() {
-            write_line(&mut lines, &self.route, event, page.attempt(index));
-        }
-        let outcome = match self.write(lines).await {
+        let outcome = match self.write(page).await {
             Ok(()) => Outcome::Delivered,
-            Err(error) => Outcome::unavailable(format!("{}: {error}", self.describe())),
+            Err(trouble) => Outcome::unavailable(self.sentence(trouble)),
         };
         page.mark_rest(&outcome);
     }
 
     async fn check(&self) -> Result<(), String> {
-        self.write(Vec::new()).await.map_err(|error| format!("{}: {error}", self.describe()))
+        let until = self.until();
+        let checking = async {
+            let mut state = self.ready(until).await?;
+            state.write(Vec::new(), HashSet::new(), until).await
+        };
+        checking.await.map_err(|trouble: Trouble| self.sentence(trouble))
     }
 }
 
 #[async_trait]
 impl Endpoint for LinesSink {
     fn describe(&self) -> String {
-        match &*self.place {
+        match &self.settings {
             LinesSettings::Stdout => "stdout".to_owned(),
             LinesSettings::File(path) => format!("file {}", path.display()),
         }
     }
 }
 
-fn write_out(lines: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(lines)?;
-    out.flush()
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
 
-/// Locked, because several relays may write to one file, and cut back on failure: a reader never meets half a line
-/// followed by a whole one.
-fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-    file.lock()?;
-    let before = file.metadata()?.len();
-    let written = file.write_all(lines).and_then(|()| file.sync_data());
-    if written.is_err() {
-        cut_back(&file, before);
-    }
-    written
-}
+    use chrono::DateTime;
+    use posthaste::{Event, NewEvent};
 
-fn cut_back(file: &File, length: u64) {
-    if let Err(error) = file.set_len(length) {
-        tracing::warn!(%error, "could not remove lines that were written only in part");
+    use super::*;
+
+    #[test]
+    fn what_was_written_late_is_left_out_until_something_else_comes() {
+        let event = || Arc::new(NewEvent::bytes("t", vec![]).stored(1, DateTime::UNIX_EPOCH));
+        let (a, b, c): (Arc<Event>, Arc<Event>, Arc<Event>) = (event(), event(), event());
+        let place = Place::new(LinesSettings::Stdout);
+        let written = HashSet::from([(a.id, 1), (b.id, 1)]);
+        let mut state = State { place, under_way: HashSet::new(), written };
+        let mut page = Page::new(vec![a.clone(), c.clone()]);
+        assert_eq!(state.leave_out_written(&mut page), [1]);
+        assert_eq!((page.outcome(0), page.outcome(1)), (Some(&Outcome::Delivered), None));
+        let mut second = Page::for_attempts([(b.clone(), 2, 0), (b.clone(), 1, 0)]);
+        assert_eq!(state.leave_out_written(&mut second), [0], "another attempt is another line");
+        state.written.insert((b.id, 1));
+        assert_eq!(state.leave_out_written(&mut Page::new(vec![c])), [0]);
+        assert_eq!(state.leave_out_written(&mut Page::new(vec![b])), [0], "a replay is written");
     }
 }

@@ -13,6 +13,8 @@ use super::connection::{answer, chain};
 pub(super) enum Failure {
     /// The server, or all of its storage, is away or full.
     Away(String),
+    /// The stream is full, sealed, or acknowledges nothing.
+    Stream(String),
     /// The subject leads to no stream, or to a wrong one.
     NoDestination(String),
     /// This event, now.
@@ -22,15 +24,26 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// `everywhere`: all events have the same subject, so what is wrong with it is wrong for all of them.
-    pub(super) fn outcome(self, everywhere: bool) -> Outcome {
+    /// What is wrong with a destination that all events have is wrong for all of them: they wait until it is put right.
+    pub(super) fn outcome(self, all_go: Destination) -> Outcome {
         match self {
             Self::Away(reason) => Outcome::unavailable(reason),
-            Self::NoDestination(reason) if everywhere => Outcome::unavailable(reason),
-            Self::NoDestination(reason) | Self::Refused(reason) => Outcome::retry(reason),
+            Self::Stream(reason) if all_go.to_one_stream => Outcome::unavailable(reason),
+            Self::NoDestination(reason) if all_go.to_one_subject => Outcome::unavailable(reason),
+            Self::Stream(reason) | Self::NoDestination(reason) | Self::Refused(reason) => {
+                Outcome::retry(reason)
+            }
             Self::Unfit(reason) => Outcome::dead(reason),
         }
     }
+}
+
+/// What is the same for every event.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination {
+    pub(super) to_one_subject: bool,
+    /// Which one subject implies.
+    pub(super) to_one_stream: bool,
 }
 
 /// What a failed publish means.
@@ -60,13 +73,11 @@ fn answered(code: ErrorCode, status: usize, reason: String) -> Failure {
         ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM | ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM => {
             Failure::Unfit(reason)
         }
-        ErrorCode::STREAM_NOT_MATCH | ErrorCode::STREAM_SEALED | ErrorCode::STREAM_NOT_FOUND => {
-            Failure::NoDestination(reason)
-        }
+        ErrorCode::STREAM_NOT_MATCH | ErrorCode::STREAM_NOT_FOUND => Failure::NoDestination(reason),
         // The only thing that tells a full stream from a full subject is the text.
         ErrorCode::STREAM_STORE_FAILED if reason.contains("per subject") => Failure::Refused(reason),
-        ErrorCode::STREAM_STORE_FAILED
-        | ErrorCode::ACCOUNT_RESOURCES_EXCEEDED
+        ErrorCode::STREAM_STORE_FAILED | ErrorCode::STREAM_SEALED => Failure::Stream(reason),
+        ErrorCode::ACCOUNT_RESOURCES_EXCEEDED
         | ErrorCode::INSUFFICIENT_RESOURCES
         | ErrorCode::MEMORY_RESOURCES_EXCEEDED
         | ErrorCode::STORAGE_RESOURCES_EXCEEDED
@@ -109,9 +120,7 @@ mod tests {
         assert!(matches!(of_kind(PublishErrorKind::StreamNotFound), Failure::NoDestination(_)));
         assert!(matches!(of_kind(PublishErrorKind::MaxPayloadExceeded), Failure::Unfit(_)));
         assert!(matches!(of_kind(PublishErrorKind::WrongLastSequence), Failure::Refused(_)));
-        let full = "maximum messages exceeded";
         for (status, code, text) in [
-            (503, 10077, full),
             (500, 10023, "no space"),
             (500, 10028, "no memory"),
             (500, 10047, "no disk"),
@@ -123,7 +132,10 @@ mod tests {
         }
         let per_subject = "maximum messages per subject exceeded";
         assert!(matches!(of_answer(503, 10077, per_subject), Failure::Refused(_)));
-        for code in [10060, 10109, 10059] {
+        for (status, code, text) in [(503, 10077, "maximum messages exceeded"), (400, 10109, "sealed")] {
+            assert!(matches!(of_answer(status, code, text), Failure::Stream(_)), "{code}");
+        }
+        for code in [10060, 10059] {
             assert!(matches!(of_answer(400, code, "wrong stream"), Failure::NoDestination(_)), "{code}");
         }
         for code in [10054, 10097] {
@@ -142,10 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_stream_stops_everything_only_if_all_events_go_there() {
+    fn a_missing_or_full_stream_stops_everything_only_if_all_events_go_there() {
+        let one_subject = Destination { to_one_subject: true, to_one_stream: true };
+        let one_stream = Destination { to_one_subject: false, ..one_subject };
+        let anywhere = Destination { to_one_stream: false, ..one_stream };
         let missing = || of_kind(PublishErrorKind::StreamNotFound);
-        assert!(matches!(missing().outcome(true), Outcome::Unavailable { .. }));
-        assert!(matches!(missing().outcome(false), Outcome::Retry { .. }));
-        assert!(matches!(Failure::Unfit("x".into()).outcome(true), Outcome::Dead { .. }));
+        let full = || of_answer(503, 10077, "maximum messages exceeded");
+        assert!(matches!(missing().outcome(one_subject), Outcome::Unavailable { .. }));
+        assert!(matches!(missing().outcome(one_stream), Outcome::Retry { .. }));
+        assert!(matches!(full().outcome(one_subject), Outcome::Unavailable { .. }));
+        assert!(matches!(full().outcome(one_stream), Outcome::Unavailable { .. }));
+        assert!(matches!(full().outcome(anywhere), Outcome::Retry { .. }));
+        assert!(matches!(Failure::Away("x".into()).outcome(anywhere), Outcome::Unavailable { .. }));
+        assert!(matches!(Failure::Unfit("x".into()).outcome(one_subject), Outcome::Dead { .. }));
     }
 }

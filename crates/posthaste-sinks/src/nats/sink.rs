@@ -4,22 +4,23 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
 use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste::{Event, EventId, Outcome, Page, Sink};
 use serde_json::Value;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Connection, chain};
-use super::errors::{Failure, failure};
+use super::errors::{Destination, Failure, failure};
 use super::message::{message, subject};
 use super::settings::NatsSettings;
 use super::warnings;
 use crate::chains;
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, too_late};
 
 /// How many events whose acknowledgement was lost are remembered, so that no alarm is raised about them.
 const REMEMBERED: usize = 10_000;
@@ -39,7 +40,8 @@ pub struct NatsSink {
 
 impl NatsSink {
     /// Opens nothing yet: the first page or health check connects.
-    pub fn new(settings: NatsSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: NatsSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.patience(settings.timeout);
         Ok(Self {
             in_flight: Semaphore::new(settings.in_flight),
             settings,
@@ -50,8 +52,9 @@ impl NatsSink {
         })
     }
 
-    /// How often the stream said at a first attempt that it has the event already. That is an alarm: either somebody uses
-    /// our event ids for other messages, or another worker has sent the event before it was lost.
+    /// How often the stream said at a first attempt that it has the event already. That is an alarm: another subscription
+    /// delivers to the same stream, or somebody uses our event ids for other messages, or another worker has sent the
+    /// event before it was lost.
     pub fn unexpected_duplicates(&self) -> u64 {
         self.unexpected_duplicates.load(Ordering::Relaxed)
     }
@@ -77,7 +80,13 @@ impl NatsSink {
         }
     }
 
-    async fn send(&self, connection: &Arc<Connection>, event: &Event, attempt: u32) -> Outcome {
+    async fn send(
+        &self,
+        connection: &Arc<Connection>,
+        event: &Event,
+        attempt: u32,
+        last_start: Instant,
+    ) -> Outcome {
         let prepared = subject(&self.settings.subject, event).and_then(|subject| {
             let (headers, body) = message(&self.route, self.settings.stream.as_deref(), event)?;
             Ok((subject, headers, body))
@@ -86,13 +95,21 @@ impl NatsSink {
             Ok(prepared) => prepared,
             Err(sentence) => return Outcome::dead(format!("NATS: {sentence}")),
         };
-        match self.publish(connection, &subject, headers, body).await {
+        let Some(turn) = self.turn(last_start).await else { return too_late() };
+        let answer = self.publish(connection, &subject, headers, body).await;
+        drop(turn);
+        match answer {
             Ok(ack) => self.delivered(event, attempt, &ack),
             Err(error) => self.failed(connection, event, &subject, &error).await,
         }
     }
 
-    /// Waits for the acknowledgement; both waits end by the context's timeout.
+    /// Pages that are delivered at once wait here for each other, which is no silence of the server.
+    async fn turn(&self, last_start: Instant) -> Option<SemaphorePermit<'_>> {
+        timeout_at(last_start, self.in_flight.acquire()).await.ok()?.ok()
+    }
+
+    /// Sends and waits for the acknowledgement, both within the timeout.
     async fn publish(
         &self,
         connection: &Connection,
@@ -100,9 +117,12 @@ impl NatsSink {
         headers: async_nats::HeaderMap,
         body: Bytes,
     ) -> Result<PublishAck, PublishError> {
-        let _permit = self.in_flight.acquire().await;
-        let sent = connection.jetstream.publish_with_headers(subject.to_owned(), headers, body);
-        sent.await?.await
+        let publishing = async {
+            let sent = connection.jetstream.publish_with_headers(subject.to_owned(), headers, body);
+            sent.await?.await
+        };
+        let answer = timeout(self.settings.timeout, publishing).await;
+        answer.unwrap_or_else(|_| Err(PublishError::new(PublishErrorKind::TimedOut)))
     }
 
     fn delivered(&self, event: &Event, attempt: u32, ack: &PublishAck) -> Outcome {
@@ -114,9 +134,10 @@ impl NatsSink {
                 event = %event.id,
                 stream = %ack.stream,
                 sequence = ack.sequence,
-                "the stream already has a message with this event's id, although this is the first attempt to send it: \
-                 either another worker sent it and was lost, or something else publishes with our event ids, and then \
-                 this event was not stored; compare the message at this sequence with the event"
+                "the stream already has a message with this event's id, although this is the first attempt to send it, and \
+                 dropped this one: either another subscription or step delivers to the same stream (give each a stream \
+                 of its own), or another worker sent it and was lost (harmless), or something else publishes with our \
+                 event ids; compare the message at this sequence with the event"
             );
         }
         Outcome::Delivered
@@ -129,21 +150,54 @@ impl NatsSink {
         subject: &str,
         error: &PublishError,
     ) -> Outcome {
+        let silent = error.kind() == PublishErrorKind::TimedOut;
         let mut failure = failure(error, subject);
-        let everywhere = self.settings.subject.as_literal().is_some();
-        if matches!(error.kind(), PublishErrorKind::StreamNotFound | PublishErrorKind::TimedOut) {
-            failure = second_look(connection, subject, failure).await;
+        if silent || error.kind() == PublishErrorKind::StreamNotFound {
+            let looking = self.second_look(connection, subject, silent);
+            failure = timeout(self.settings.timeout, looking).await.ok().flatten().unwrap_or(failure);
         }
-        if error.kind() == PublishErrorKind::TimedOut {
+        if silent || matches!(failure, Failure::Away(_)) {
+            self.remember(event.id);
+        }
+        if let (Failure::Away(reason), Some(complaint)) = (&mut failure, connection.complaint()) {
+            reason.push_str(&format!("; the server said: {complaint}"));
+        }
+        failure.outcome(self.destination())
+    }
+
+    fn destination(&self) -> Destination {
+        let to_one_subject = self.settings.subject.as_literal().is_some();
+        Destination { to_one_subject, to_one_stream: to_one_subject || self.settings.stream.is_some() }
+    }
+
+    /// A stream without a leader looks like none, and a subject that is forbidden, that somebody else listens on, or whose
+    /// stream does not acknowledge, looks like a server that hangs. One bad subject, or one bad event, must not stop the
+    /// others, and an outage must not cost attempts, so it is worth a question; after silence over a new connection, for
+    /// the event may be what the old one hangs by. Without an answer the first impression counts.
+    async fn second_look(
+        &self,
+        connection: &Arc<Connection>,
+        subject: &str,
+        silent: bool,
+    ) -> Option<Failure> {
+        if silent {
             self.forget(connection).await;
         }
-        if let Failure::Away(reason) = &mut failure {
-            self.remember(event.id);
-            if let Some(complaint) = connection.complaint() {
-                reason.push_str(&format!("; the server said: {complaint}"));
-            }
+        let forbidden = |words: &String| {
+            words.contains("Permissions Violation") && words.contains(&format!("\"{subject}\""))
+        };
+        if let Some(complaint) = connection.complaint().filter(forbidden) {
+            return Some(Failure::NoDestination(format!("NATS: {complaint}")));
         }
-        failure.outcome(everywhere)
+        let jetstream = self.connection().await.ok()?.jetstream.clone();
+        match jetstream.stream_by_subject(subject).await {
+            Ok(stream) if silent => Some(look_at(&jetstream, &stream, subject).await),
+            Ok(stream) => Some(Failure::Stream(no_answer(&stream, subject))),
+            Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Some(Failure::NoDestination(
+                format!("NATS: no stream takes the subject {subject}; create one for it"),
+            )),
+            Err(_) => None,
+        }
     }
 
     fn unsure(&self) -> MutexGuard<'_, HashSet<EventId>> {
@@ -179,30 +233,30 @@ impl NatsSink {
     }
 }
 
-/// A stream without a leader looks like none, and a subject that is forbidden, or that somebody else listens on, looks like
-/// a server that hangs. One bad subject must not stop the others, and an outage must not cost attempts, so it is
-/// worth a question. Without an answer the first impression counts.
-async fn second_look(connection: &Connection, subject: &str, failure: Failure) -> Failure {
-    let forbidden =
-        |words: &String| words.contains("Permissions Violation") && words.contains(&format!("\"{subject}\""));
-    if let Some(complaint) = connection.complaint().filter(forbidden) {
-        return Failure::NoDestination(format!("NATS: {complaint}"));
+/// What the silence of a stream means that takes the subject: its fault if it tells nothing of itself either, or is not to
+/// acknowledge; else it is about this event.
+async fn look_at(jetstream: &Context, stream: &str, subject: &str) -> Failure {
+    match jetstream.get_stream(stream).await {
+        Ok(seen) if seen.cached_info().config.no_ack => Failure::Stream(format!(
+            "NATS: the stream {stream} acknowledges nothing; set its no_ack to false (subject {subject})"
+        )),
+        Ok(_) => Failure::Refused(format!(
+            "NATS: no acknowledgement for the subject {subject}, although the stream {stream} is there"
+        )),
+        Err(_) => Failure::Stream(no_answer(stream, subject)),
     }
-    match connection.jetstream.stream_by_subject(subject).await {
-        Ok(stream) => {
-            Failure::Away(format!("NATS: the stream {stream} does not answer for the subject {subject}"))
-        }
-        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
-            Failure::NoDestination(format!("NATS: no stream takes the subject {subject}; create one for it"))
-        }
-        Err(_) => failure,
-    }
+}
+
+fn no_answer(stream: &str, subject: &str) -> String {
+    format!("NATS: the stream {stream} does not answer for the subject {subject}; look for its leader")
 }
 
 #[async_trait]
 impl Sink for NatsSink {
     /// One event of a key after the other, many keys at a time.
     async fn deliver(&self, page: &mut Page) {
+        // Before connecting, which takes its share of the page's time.
+        let last_start = self.route.last_start(self.settings.timeout);
         let connection = match self.connection().await {
             Ok(connection) => connection,
             Err(sentence) => return page.mark_rest(&Outcome::unavailable(sentence)),
@@ -216,9 +270,8 @@ impl Sink for NatsSink {
             .collect();
         let send = |index: usize| {
             let (connection, (event, attempt)) = (&connection, &sends[index]);
-            self.send(connection, event, *attempt)
+            self.send(connection, event, *attempt, last_start)
         };
-        let last_start = self.route.last_start(self.settings.timeout);
         chains::deliver(page, self.route.in_key_order, self.settings.in_flight, last_start, send).await;
     }
 

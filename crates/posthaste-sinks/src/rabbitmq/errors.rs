@@ -19,6 +19,11 @@ pub(super) struct Address<'m> {
 }
 
 impl Address<'_> {
+    /// Every event goes there.
+    fn fixed(&self) -> bool {
+        self.fixed_exchange && self.fixed_routing_key
+    }
+
     fn words(&self) -> String {
         match self.exchange {
             "" => format!("the queue `{}`", self.routing_key),
@@ -37,17 +42,21 @@ pub(super) fn of_confirmation(confirmation: &Confirmation, address: Address<'_>)
     match confirmation {
         Confirmation::Ack(None) => Outcome::Delivered,
         Confirmation::Ack(Some(returned)) | Confirmation::Nack(Some(returned)) => {
-            let fixed = address.fixed_exchange && address.fixed_routing_key;
             let (code, text) = (returned.reply_code, returned.reply_text.as_str());
             let remedy = match address.exchange {
                 "" => "declare that queue",
                 _ => "bind a queue",
             };
-            misdirected(fixed, format!("{} leads nowhere ({code} {text}); {remedy}", address.words()))
+            misdirected(
+                address.fixed(),
+                format!("{} leads nowhere ({code} {text}); {remedy}", address.words()),
+            )
         }
-        Confirmation::Nack(None) => {
-            Outcome::unavailable(format!("{} did not accept the message: full or failed", address.words()))
-        }
+        // Which queue that was is not said; with another routing key it may be another one.
+        Confirmation::Nack(None) => misdirected(
+            address.fixed(),
+            format!("{} did not accept the message: a queue there is full or failed", address.words()),
+        ),
         Confirmation::NotRequested => Outcome::unavailable("the channel does not confirm"),
     }
 }
@@ -63,14 +72,20 @@ pub(super) fn of_error(error: &Error, address: Address<'_>) -> Outcome {
             address.fixed_exchange,
             format!("there is no exchange `{}` ({text}); declare it", address.exchange),
         ),
-        ACCESS_REFUSED => {
-            Outcome::unavailable(format!("not allowed to write to {}: {text}", address.words()))
-        }
+        ACCESS_REFUSED => misdirected(
+            address.fixed_exchange && (address.fixed_routing_key || !is_about_routing_key(text.as_str())),
+            format!("not allowed to write to {}: {text}", address.words()),
+        ),
         CONTENT_TOO_LARGE | PRECONDITION_FAILED => {
             Outcome::dead(format!("the server refused the message: {text}"))
         }
         code => Outcome::unavailable(format!("the server closed the channel: {code} {text}")),
     }
+}
+
+/// Topic permissions allow some routing keys of an exchange; all others are about the exchange. Only the text tells.
+fn is_about_routing_key(text: &str) -> bool {
+    text.contains("access to topic '")
 }
 
 #[cfg(test)]
@@ -84,10 +99,15 @@ mod tests {
     const FIXED: Address<'_> =
         Address { exchange: "shop", routing_key: "all", fixed_exchange: true, fixed_routing_key: true };
     const MADE: Address<'_> = Address { fixed_exchange: false, fixed_routing_key: false, ..FIXED };
+    const KEY_MADE: Address<'_> = Address { fixed_routing_key: false, ..FIXED };
 
     fn refusal(code: u16) -> Error {
+        refusal_with(code, "SAID BY THE SERVER")
+    }
+
+    fn refusal_with(code: u16, text: &str) -> Error {
         let kind = AMQPErrorKind::from_id(code).expect("a reply code");
-        ErrorKind::ProtocolError(AMQPError::new(kind, "SAID BY THE SERVER".into())).into()
+        ErrorKind::ProtocolError(AMQPError::new(kind, text.into())).into()
     }
 
     fn word(outcome: &Outcome) -> &'static str {
@@ -104,7 +124,7 @@ mod tests {
         let lost = || Error::from(io::Error::from(io::ErrorKind::ConnectionReset));
         let rows = [
             (refusal(NOT_FOUND), "unavailable", "retry"),
-            (refusal(ACCESS_REFUSED), "unavailable", "unavailable"),
+            (refusal(ACCESS_REFUSED), "unavailable", "retry"),
             (refusal(PRECONDITION_FAILED), "dead", "dead"),
             (refusal(CONTENT_TOO_LARGE), "dead", "dead"),
             (refusal(405), "unavailable", "unavailable"),
@@ -121,7 +141,23 @@ mod tests {
         }
         // The rows with a returned message run against the server: only it can make one.
         assert_eq!(of_confirmation(&Confirmation::Ack(None), FIXED), Outcome::Delivered);
-        assert_eq!(word(&of_confirmation(&Confirmation::Nack(None), MADE)), "unavailable");
         assert_eq!(word(&of_confirmation(&Confirmation::NotRequested, FIXED)), "unavailable");
+        for (address, expected) in [(FIXED, "unavailable"), (KEY_MADE, "retry"), (MADE, "retry")] {
+            assert_eq!(word(&of_confirmation(&Confirmation::Nack(None), address)), expected, "{address:?}");
+        }
+    }
+
+    #[test]
+    fn a_right_that_is_missing_for_a_routing_key_says_nothing_about_the_others() {
+        let exchange = refusal_with(ACCESS_REFUSED, "write access to exchange 'shop' in vhost '/' refused");
+        let key = refusal_with(ACCESS_REFUSED, "write access to topic 'all' in exchange 'shop' refused");
+        for (address, of_exchange, of_key) in [
+            (FIXED, "unavailable", "unavailable"),
+            (KEY_MADE, "unavailable", "retry"),
+            (MADE, "retry", "retry"),
+        ] {
+            assert_eq!(word(&of_error(&exchange, address)), of_exchange, "{address:?}");
+            assert_eq!(word(&of_error(&key, address)), of_key, "{address:?}");
+        }
     }
 }

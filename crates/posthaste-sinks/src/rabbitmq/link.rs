@@ -13,8 +13,9 @@ use lapin::options::{
 };
 use lapin::types::FieldTable;
 use lapin::{Channel, Confirmation, Connection, Event, ExchangeKind};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::message::Outgoing;
 use super::settings::RabbitmqSettings;
@@ -90,9 +91,14 @@ impl Link {
         }
     }
 
+    /// A turn to publish, if there is one before that time. Pages that are delivered at once wait here for each other, which
+    /// is no silence of the server.
+    pub(super) async fn turn(&self, before: Instant) -> Option<SemaphorePermit<'_>> {
+        timeout_at(before, self.permits.acquire()).await.ok()?.ok()
+    }
+
     /// Publishes and waits for the confirmation. A channel that did not come so far is closed by dropping it.
     pub(super) async fn publish(&self, message: &Outgoing) -> lapin::Result<Confirmation> {
-        let _permit = self.permits.acquire().await;
         let channel = self.channel().await?;
         let (exchange, routing_key) = (message.exchange.clone(), message.routing_key.clone());
         let options = BasicPublishOptions { mandatory: true, immediate: false };

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 use super::errors::{self, Address};
 use super::link::Link;
 use super::message::Outgoing;
 use super::settings::RabbitmqSettings;
 use crate::chains;
-use crate::endpoint::{Endpoint, Route, after_silence};
+use crate::endpoint::{Endpoint, Route, after_silence, too_late};
 use crate::tls::is_this_machine;
 
 /// Publishes events to exchanges.
@@ -24,7 +25,8 @@ pub struct RabbitmqSink {
 
 impl RabbitmqSink {
     /// Nothing is opened yet.
-    pub fn new(settings: RabbitmqSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: RabbitmqSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.patience(settings.timeout);
         Ok(Self { settings, route, link: Mutex::default() })
     }
 
@@ -50,30 +52,36 @@ impl RabbitmqSink {
         }
     }
 
-    async fn send(&self, link: &Arc<Link>, event: &Event) -> Outcome {
+    async fn send(&self, link: &Arc<Link>, event: &Event, last_start: Instant) -> Outcome {
         let message = Outgoing::of(event, &self.settings, &self.route);
         let checked = message.and_then(|message| message.check_frame(link.frame_max()).map(|()| message));
         match checked {
-            Ok(message) => self.publish(link, &message).await,
+            Ok(message) => match link.turn(last_start).await {
+                Some(_turn) => self.publish(link, &message).await,
+                None => too_late(),
+            },
             Err(reason) => Outcome::dead(reason),
         }
     }
 
     async fn publish(&self, link: &Arc<Link>, message: &Outgoing) -> Outcome {
         let address = self.address(message);
-        let publishing = tokio::time::timeout(self.settings.timeout, link.publish(message));
+        let publishing = timeout(self.settings.timeout, link.publish(message));
         tokio::select! {
             done = publishing => match done {
                 Ok(Ok(confirmation)) => errors::of_confirmation(&confirmation, address),
                 Ok(Err(error)) => errors::of_error(&error, address),
-                Err(_) => {
-                    self.forget(link).await;
-                    let silence = format!("no confirmation within {:?}", self.settings.timeout);
-                    after_silence(self, &silence, self.settings.timeout).await
-                }
+                Err(_) => self.after_silence(link).await,
             },
             reason = link.until_blocked() => Outcome::unavailable(blocked(&reason)),
         }
+    }
+
+    async fn after_silence(&self, link: &Arc<Link>) -> Outcome {
+        let patience = self.settings.timeout;
+        // Who holds the lock for longer opens another link, and has forgotten this one.
+        drop(timeout(patience / 8, self.forget(link)).await);
+        after_silence(self, &format!("no confirmation within {patience:?}"), patience).await
     }
 
     fn address<'m>(&self, message: &'m Outgoing) -> Address<'m> {
@@ -99,6 +107,8 @@ impl RabbitmqSink {
 #[async_trait]
 impl Sink for RabbitmqSink {
     async fn deliver(&self, page: &mut Page) {
+        // Before connecting, which takes its share of the page's time.
+        let last_start = self.route.last_start(self.settings.timeout);
         let link = match self.link().await {
             Ok(link) => link,
             Err(reason) => return page.mark_rest(&Outcome::unavailable(reason)),
@@ -109,8 +119,7 @@ impl Sink for RabbitmqSink {
         }
         let events = page.events().to_vec();
         let (in_key_order, in_flight) = (self.route.in_key_order, self.settings.in_flight);
-        let last_start = self.route.last_start(self.settings.timeout);
-        let send = |index: usize| self.send(&link, &events[index]);
+        let send = |index: usize| self.send(&link, &events[index], last_start);
         chains::deliver(page, in_key_order, in_flight, last_start, send).await;
     }
 
@@ -119,7 +128,7 @@ impl Sink for RabbitmqSink {
         if let Some(reason) = link.blocked() {
             return Err(format!("{}: {}", self.describe(), blocked(&reason)));
         }
-        match tokio::time::timeout(self.settings.timeout, self.see_destination(&link)).await {
+        match timeout(self.settings.timeout, self.see_destination(&link)).await {
             Ok(seen) => seen.map_err(|error| format!("{}: {error}", self.describe())),
             Err(_) => {
                 self.forget(&link).await;

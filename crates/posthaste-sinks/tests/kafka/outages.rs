@@ -1,9 +1,9 @@
 //! How soon an outage is noticed, and how soon its end. Required: 10 s and 2 s. Times are printed, facts asserted.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use posthaste::Sink;
-use posthaste_sinks::Route;
+use posthaste_sinks::{Route, Template};
 use posthaste_testkit::sink_suite::{SinkBench, bench};
 
 use crate::bench::{Kafka, marks, page, reason};
@@ -63,6 +63,58 @@ async fn a_short_outage_in_the_middle_of_a_page_is_sat_out() {
         }
     }
     assert_eq!(first, (0..300).collect::<Vec<_>>(), "in order");
+}
+
+/// A partition without a leader is silent, the cluster is not: its events cost an attempt, all others arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_of_one_partition_stops_nobody_else() {
+    let Some(kafka) = bench::<Kafka>().await else { return };
+    for topic in ["orders", "{topic}"] {
+        let mut settings = kafka.settings();
+        (settings.timeout, settings.topic) = (Duration::from_secs(4), Template::parse(topic).expect("good"));
+        let sink = kafka.open(settings, Route::new("s"));
+        let before = kafka.texts().await.len();
+        kafka.mock.tell("leader orders 0 0");
+        let mut page = page(0..40, |n| Some(format!("key-{n}")));
+        sink.deliver(&mut page).await;
+        let (delivered, silent) = (count(&page, 'D'), count(&page, 'r'));
+        assert_eq!(delivered + silent, 40, "{}", marks(&page));
+        assert!(delivered > 0 && silent > 0, "some keys live in each partition: {}", marks(&page));
+        let first = marks(&page).find('r').expect("silence");
+        let words = "kafka topic orders: no answer within 4s, although the cluster is there";
+        assert_eq!(reason(&page, first), words);
+        kafka.mock.tell("leader orders 0 1");
+        assert_eq!(kafka.texts().await.len() - before, delivered);
+    }
+}
+
+/// With a literal topic that nobody leads no event can go anywhere, so they wait. With a template other topics may do well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_without_a_leader_is_waited_for_if_all_go_there() {
+    let Some(kafka) = bench::<Kafka>().await else { return };
+    for partition in 0..4 {
+        kafka.mock.tell(&format!("leader orders {partition} 0"));
+    }
+    let mut settings = kafka.settings();
+    settings.timeout = Duration::from_secs(4);
+    let among_many = kafka.open(settings.clone(), Route::new("s"));
+    settings.topic = Template::literal("orders");
+    let fixed = kafka.open(settings, Route::new("s"));
+    let key = |n: usize| Some(format!("key-{n}"));
+    let (mut retried, mut waiting) = (page(0..5, key), page(0..5, key));
+    tokio::join!(among_many.deliver(&mut retried), fixed.deliver(&mut waiting));
+    assert_eq!((marks(&retried).as_str(), marks(&waiting).as_str()), ("rrrrr", "uuuuu"));
+    assert!(reason(&waiting, 0).contains("no partition has a leader"), "{}", reason(&waiting, 0));
+    for partition in 0..4 {
+        kafka.mock.tell(&format!("leader orders {partition} 1"));
+    }
+    let mut again = page(0..5, key);
+    fixed.deliver(&mut again).await;
+    assert_eq!((marks(&again).as_str(), kafka.texts().await.len()), ("DDDDD", 5));
+}
+
+fn count(page: &posthaste::Page, mark: char) -> usize {
+    marks(page).chars().filter(|found| *found == mark).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -58,12 +58,26 @@ async fn a_duplicate_at_the_first_attempt_is_an_alarm_and_a_later_one_is_not() {
     assert_eq!(bench.received().await.len(), 1, "stored once");
 }
 
+/// Why each subscription needs a stream of its own.
+#[tokio::test]
+async fn two_subscriptions_into_one_stream_lose_the_second_copy_and_raise_the_alarm() {
+    let Some(bench) = bench::<Nats>().await else { return };
+    let [first, second] = ["orders", "shop.orders"].map(|subject| bench.to(subject));
+    let event = event("orders", "a", "x");
+    assert_eq!(outcome(&first, event.clone()).await, Outcome::Delivered);
+    assert_eq!(outcome(&second, event).await, Outcome::Delivered);
+    assert_eq!(bench.received().await.len(), 1);
+    assert_eq!((first.unexpected_duplicates(), second.unexpected_duplicates()), (0, 1));
+}
+
 #[tokio::test]
 async fn more_events_than_the_client_bears_do_not_hang_it() {
     let Some(bench) = bench::<Nats>().await else { return };
     let mut settings = bench.settings("{topic}");
-    settings.in_flight = 4096;
-    let sink = bench.open(settings, Route::new("s").without_order());
+    (settings.in_flight, settings.timeout) = (4096, Duration::from_secs(60));
+    let mut route = Route::new("s").without_order();
+    route.page_time = Duration::from_secs(600);
+    let sink = bench.open(settings, route);
     let events: Vec<_> = (0..12_000).map(|n| event("orders", "a", &n.to_string())).collect();
     let outcomes = deliver(&sink, &events).await;
     assert!(outcomes.iter().all(|outcome| *outcome == Some(Outcome::Delivered)));
@@ -213,7 +227,7 @@ async fn another_stream_than_the_named_one_is_no_destination() {
 }
 
 #[tokio::test]
-async fn a_full_stream_is_away_a_full_subject_is_retried_and_a_large_message_is_dead() {
+async fn a_full_stream_is_waited_for_if_all_go_there_a_full_subject_is_retried_a_large_message_is_dead() {
     let Some(bench) = bench::<Nats>().await else { return };
     let sink = bench.to("{topic}");
     bench.create(|stream| stream.max_message_size = 2000).await;
@@ -221,11 +235,16 @@ async fn a_full_stream_is_away_a_full_subject_is_retried_and_a_large_message_is_
     assert_outcome(&large, "dead", "message size exceeds maximum");
     bench.create(|stream| (stream.max_messages, stream.discard) = (1, stream::DiscardPolicy::New)).await;
     assert_eq!(outcome(&sink, event("orders", "a", "x")).await, Outcome::Delivered);
-    assert_outcome(
-        &outcome(&sink, event("orders", "a", "y")).await,
-        "unavailable",
-        "maximum messages exceeded",
-    );
+    let mut into_one_stream = bench.settings("{topic}");
+    into_one_stream.stream = Some("EVENTS".into());
+    let into_one_stream = bench.open(into_one_stream, Route::new("s"));
+    let full = "maximum messages exceeded";
+    assert_outcome(&outcome(&into_one_stream, event("orders", "a", "y")).await, "unavailable", full);
+    assert_outcome(&outcome(&bench.to("orders"), event("orders", "a", "y")).await, "unavailable", full);
+    create_other(&bench, |_| ()).await;
+    let outcomes = deliver(&sink, &[event("orders", "a", "y"), event("other", "b", "z")]).await;
+    assert_outcome(outcomes[0].as_ref().expect("a mark"), "retry", full);
+    assert_eq!(outcomes[1], Some(Outcome::Delivered), "the other stream has room");
     bench
         .create(|stream| {
             (stream.max_messages_per_subject, stream.discard) = (1, stream::DiscardPolicy::New);
@@ -233,6 +252,55 @@ async fn a_full_stream_is_away_a_full_subject_is_retried_and_a_large_message_is_
         })
         .await;
     assert_outcome(&outcome(&sink, event("orders", "a", "y")).await, "retry", "per subject");
+}
+
+/// Another stream beside the usual one.
+async fn create_other(bench: &Nats, change: impl FnOnce(&mut stream::Config)) {
+    let mut config =
+        stream::Config { name: "OTHER".into(), subjects: vec!["other".into()], ..Default::default() };
+    change(&mut config);
+    bench.jetstream().await.create_or_update_stream(config).await.expect("a stream");
+}
+
+#[tokio::test]
+async fn a_stream_that_does_not_acknowledge_stops_only_those_who_need_it() {
+    let Some(bench) = bench::<Nats>().await else { return };
+    create_other(&bench, |stream| stream.no_ack = true).await;
+    let hasty = |subject: &str| {
+        let mut settings = bench.settings(subject);
+        settings.timeout = Duration::from_secs(2);
+        bench.open(settings, Route::new("s"))
+    };
+    let events = [event("other", "a", "1"), event("orders", "b", "2"), event("orders", "b", "3")];
+    let outcomes = deliver(&hasty("{topic}"), &events).await;
+    let words = "the stream OTHER acknowledges nothing; set its no_ack to false";
+    assert_outcome(outcomes[0].as_ref().expect("a mark"), "retry", words);
+    assert_eq!(outcomes[1..], [Some(Outcome::Delivered), Some(Outcome::Delivered)]);
+    assert_outcome(&outcome(&hasty("other"), event("other", "a", "4")).await, "unavailable", words);
+}
+
+/// The server is told to take what is sent to one subject elsewhere, where somebody listens and says nothing. The stream
+/// for the subject is there, and acknowledges everything else.
+#[tokio::test]
+async fn silence_about_one_event_is_a_retry_of_that_event_and_the_others_go_on() {
+    let Ok(bench) = Nats::with("mappings { \"shop.lost\": \"void\" }").await else { return };
+    let client = bench.jetstream().await.client();
+    let _silent = client.subscribe("void").await.expect("subscribed");
+    client.flush().await.expect("flushed");
+    for subject in ["shop.{topic}", "shop.lost"] {
+        let mut settings = bench.settings(subject);
+        settings.timeout = Duration::from_secs(2);
+        let sink = bench.open(settings, Route::new("s"));
+        let events = [event("lost", "a", "1"), event("lost", "a", "2"), event("kept", "b", "3")];
+        let outcomes = deliver(&sink, &events).await;
+        let words = "no acknowledgement for the subject shop.lost, although the stream EVENTS is there";
+        assert_outcome(outcomes[0].as_ref().expect("a mark"), "retry", words);
+        assert_eq!(outcomes[1], None, "it waits behind the first of its key");
+        if subject == "shop.{topic}" {
+            assert_eq!(outcomes[2], Some(Outcome::Delivered));
+        }
+    }
+    assert_eq!(texts(&bench).await, ["3"]);
 }
 
 /// Oversize messages are found before they are sent: the connection that everybody uses stays.
