@@ -73,7 +73,7 @@ impl Store for SqliteStore {
     }
 
     fn migration_sql(&self) -> Vec<String> {
-        self.migration_texts()
+        self.printed_migrations()
     }
 
     async fn check(&self) -> Result<()> {
