@@ -10,7 +10,8 @@ use crate::database::{Database, refused};
 use crate::failure::Failure;
 
 pub(crate) async fn run(global: &GlobalOptions, options: &MigrateOptions) -> Result<(), Failure> {
-    let database = Database::prepare(&config::load_database(&config::sources(global, Vec::new()))?)?;
+    let database =
+        Database::prepare_for_person(&config::load_database(&config::sources(global, Vec::new()))?)?;
     match options.print {
         true => print(&database, global.json),
         false => report(&database, migrate(&database).await?, global.json),
