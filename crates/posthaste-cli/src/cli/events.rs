@@ -63,7 +63,7 @@ pub(crate) struct EventFilter {
     /// In this namespace
     #[arg(long)]
     namespace: Option<String>,
-    /// Of this tenant
+    /// Of this tenant, a UUID
     #[arg(long, value_name = "ID", value_parser = values::uuid)]
     tenant: Option<Uuid>,
     /// About this kind of thing
@@ -129,7 +129,7 @@ pub(crate) struct EnqueueOptions {
     /// The namespace
     #[arg(long)]
     pub(crate) namespace: Option<String>,
-    /// The tenant
+    /// The tenant, a UUID
     #[arg(long, value_name = "ID", value_parser = values::uuid)]
     pub(crate) tenant: Option<Uuid>,
     /// The kind of thing it is about, such as `order`

@@ -48,7 +48,7 @@ pub(crate) struct SetOptions {
     /// Which subscription
     #[arg(value_name = "SUBSCRIPTION")]
     pub(crate) name: String,
-    /// Go back to what the program declares: these settings, or all if none is named
+    /// Go back to what the program declares: these settings, named as below (rate, batch-size), or all of them
     #[arg(long, value_name = "SETTING", num_args = 0.., value_delimiter = ',', value_parser = values::setting(),
         hide_possible_values = true)]
     pub(crate) reset: Option<Vec<String>>,
