@@ -27,8 +27,11 @@ pub(crate) mod operate;
     after_help = "Examples:\n  posthaste dev                    see it work, with nothing to install\n  \
                         posthaste init                   write a configuration file with comments\n  \
                         posthaste check                  is everything right: file, database, sinks?\n  \
+                        posthaste migrate                create the tables\n  \
                         posthaste relay                  deliver, until Ctrl-C or SIGTERM\n  \
-                        posthaste dev --help             what a command can do"
+                        posthaste status                 how every subscription stands, and what to do\n  \
+                        posthaste why EVENT_ID           what became of an event\n  \
+                        posthaste dev --help             what a command can do, with examples"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -37,17 +40,20 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Where the options stand that are not the command's own.
+const COMMON: &str = "Common options";
+
 /// What every command understands. Not `Debug`: the URL may hold a password.
 #[derive(Args)]
 pub(crate) struct GlobalOptions {
     /// The configuration file; otherwise posthaste.toml in this folder, if there is one
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     pub(crate) config: Option<PathBuf>,
     /// The database, instead of the one configured: postgres://user@host/name or sqlite:FILE
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", help_heading = COMMON)]
     pub(crate) database: Option<String>,
     /// Print JSON instead of words, for scripts
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     pub(crate) json: bool,
 }
 
@@ -75,7 +81,8 @@ pub(crate) enum Command {
 #[command(
     after_help = "Examples:\n  posthaste dev                                until Ctrl-C, on a temporary file\n  \
                         posthaste dev --for 10 --rate 20             ten seconds, twenty orders a second\n  \
-                        posthaste dev --database orders.db           keep the file, and go on with it next time"
+                        posthaste dev --database orders.db           keep the file, and go on with it next time\n  \
+                        posthaste dev --for 10 --json                a line of JSON for every moment, the summary last"
 )]
 pub(crate) struct DevOptions {
     /// Keep the data in this SQLite file; otherwise a temporary one is made, and removed at the end
@@ -83,10 +90,10 @@ pub(crate) struct DevOptions {
     #[arg(long, value_name = "PATH")]
     pub(crate) database: Option<String>,
     /// Stop by itself after this many seconds, for scripts
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long = "for", value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub(crate) seconds: Option<u64>,
     /// Orders per second, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = rate)]
+    #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true, value_parser = rate)]
     pub(crate) rate: u32,
 }
 

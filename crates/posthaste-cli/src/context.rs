@@ -23,7 +23,7 @@ impl Context {
     /// replica will do for looking.
     pub(crate) async fn open(global: &GlobalOptions) -> Result<Self, Failure> {
         let config = config::load_database(&config::sources(global, Vec::new()))?;
-        let database = Database::prepare(&config)?;
+        let database = Database::prepare_for_person(&config)?;
         database.connect().await?;
         database.tables().await?.readable()?;
         if let Some(warning) = database.warning() {

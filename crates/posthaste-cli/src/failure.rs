@@ -8,30 +8,9 @@ use std::process::ExitCode;
 use posthaste::ErrorKind;
 use posthaste_sinks::Problem;
 
-/// The exit codes, all of them. What lies above 64 follows sysexits.h, what lies above 128 the shell's custom.
-///
-/// | code | meaning |
-/// |---|---|
-/// | 0 | done |
-/// | 1 | could not be done, and the sentence on stderr says why |
-/// | 2 | the command line was not understood (clap's own) |
-/// | 3 | what was named is not there |
-/// | 4 | `check`, `doctor` or `status` found something that works against delivery |
-/// | 69 | the database or another server is away; the same command may succeed later |
-/// | 77 | the database refuses: wrong password, missing privilege |
-/// | 78 | the configuration has mistakes, or the database is not prepared (no tables, wrong version, a replica) |
-/// | 130 | ended by a second signal |
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Code {
-    Failed = 1,
-    Usage = 2,
-    NotFound = 3,
-    CheckFailed = 4,
-    Unavailable = 69,
-    Permission = 77,
-    Configuration = 78,
-    Interrupted = 130,
-}
+mod code;
+
+pub(crate) use code::{Code, is_certificate};
 
 /// The end of a command that did not do what it was asked to.
 #[derive(Debug)]
@@ -114,14 +93,49 @@ fn mistakes(file: Option<&PathBuf>, problems: &[Problem]) -> Vec<String> {
 
 impl From<posthaste::Error> for Failure {
     fn from(error: posthaste::Error) -> Self {
+        use posthaste::Error as E;
         match (&error, error.kind()) {
-            (posthaste::Error::Schema(_), _) => {
+            (E::Database { doing, source } | E::Conflict { doing, source }, _) => {
+                Self::Coded(Code::of(source), in_the_middle(doing, source))
+            }
+            (E::Schema(_), _) => {
                 Self::configuration(format!("{error}; `posthaste migrate` creates the tables"))
             }
+            (E::ClusterChanged { .. }, _) => Self::configuration(error.to_string()),
             (_, ErrorKind::Invalid) => Self::usage(error.to_string()),
             (_, ErrorKind::NotFound) => Self::not_found(error.to_string()),
             _ => Self::Sentence(error.to_string()),
         }
+    }
+}
+
+/// What a database that had let us in said later on, and what to do about it.
+fn in_the_middle(doing: &str, source: &sqlx::Error) -> String {
+    let code = source.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
+    let said =
+        source.as_database_error().map_or_else(|| source.to_string(), |error| error.message().to_owned());
+    match (Code::of(source), code.as_deref()) {
+        (Code::Unavailable, Some("57014" | "25P03" | "25P04")) => format!(
+            "could not {doing}: it took too long ({said}); try again, or give this role a longer statement_timeout"
+        ),
+        (Code::Unavailable, Some("55P03")) => {
+            format!("could not {doing}: somebody else holds a lock ({said}); try again when it is released")
+        }
+        (Code::Unavailable, Some(code)) if code.len() < 5 && code != "13" => {
+            format!(
+                "could not {doing}: another program keeps the database locked ({said}); try again when it has finished"
+            )
+        }
+        (Code::Unavailable, _) => {
+            format!("could not {doing}: the database is not available ({said}); try again when it is")
+        }
+        (Code::Permission, _) => {
+            format!("could not {doing}: {said}; grant it, or connect as the owner of the schema")
+        }
+        (Code::Configuration, Some("25006")) => {
+            format!("could not {doing}: {said}; name the primary in database.url")
+        }
+        _ => format!("could not {doing}: {said}"),
     }
 }
 

@@ -40,7 +40,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     }
     match command {
         Command::Relay(options) => commands::relay::run(&global, &options).await,
-        Command::Dev(options) => commands::dev::run(options).await,
+        Command::Dev(options) => commands::dev::run(options, global.json).await,
         Command::Init(options) => commands::init::run(&global, &options),
         Command::Check(options) => commands::check::run(&global, &options).await,
         Command::Doctor(_) => commands::doctor::run(&global).await,

@@ -1,6 +1,8 @@
 //! The wish to stop: the first signal asks for a clean end, the second one ends at once. SIGHUP may mean "read again".
 
+use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +49,29 @@ impl Signals {
         });
         Ok(signals)
     }
+}
+
+/// How long the end waits for a line that is being written, to a pipe that nobody reads perhaps.
+const LAST_LINE: Duration = Duration::from_millis(200);
+
+/// Runs what goes on for ever until it fails, or until somebody wishes it to stop, which is a good end. It is stopped
+/// between two lines, never within one.
+pub(crate) async fn until_stopped<W>(work: W) -> Result<(), Failure>
+where
+    W: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    let signals = Signals::listen()?;
+    let mut working = tokio::spawn(work);
+    tokio::select! {
+        done = &mut working => return done.map_err(Failure::while_doing("go on"))?,
+        () = signals.stop.cancelled() => working.abort(),
+    }
+    drop(tokio::time::timeout(LAST_LINE, working).await);
+    if std::io::stderr().is_terminal() {
+        // The terminal has shown ^C; the prompt begins on a line of its own.
+        eprintln!();
+    }
+    Ok(())
 }
 
 #[cfg(unix)]

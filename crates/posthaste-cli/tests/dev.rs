@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use serde_json::Value;
+
 fn posthaste(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -55,6 +57,30 @@ fn the_demonstration_delivers_everything_but_the_poison_and_leaves_nothing_behin
     assert!(stdout.contains("order 13 is poison for analytics: dead after 3 attempts"), "{stdout}");
     let file = database(&stdout);
     assert!(!file.exists() && !file.parent().is_some_and(Path::exists), "{file:?} was removed");
+}
+
+#[test]
+fn for_scripts_every_moment_is_a_line_of_json_and_the_summary_is_the_last() {
+    let output = run(&["dev", "--for", "6", "--json"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    let moments: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let named = |name: &str| moments.iter().filter(|one| one["moment"] == name).collect::<Vec<_>>();
+    assert!(moments.iter().all(|one| one["seconds"].is_number()), "{stdout}");
+    assert_eq!((named("started").len(), &moments[0]["moment"]), (1, &"started".into()), "{stdout}");
+    assert!(named("counts").len() > 2 && !named("failed").is_empty(), "{stdout}");
+    assert_eq!(named("dead").len(), 1, "{stdout}");
+    assert_eq!(
+        (&named("dead")[0]["subscription"], &named("dead")[0]["order"]),
+        (&"analytics".into(), &"13".into())
+    );
+    let summary = moments.last().expect("a summary");
+    assert_eq!((named("summary").len(), &summary["moment"]), (1, &"summary".into()), "{stdout}");
+    let (orders, shipping) = (&summary["orders"], &summary["subscriptions"]["shipping"]);
+    assert_eq!([&shipping["delivered"], &shipping["events"], &summary["events"]], [orders; 3], "{summary}");
+    assert_eq!(summary["subscriptions"]["analytics"]["dead"], 1, "{summary}");
+    assert_eq!(summary["dead_letters"][0]["order"], "13", "{summary}");
+    assert_eq!(summary["database_kept"], false, "{summary}");
 }
 
 #[cfg(unix)]

@@ -20,7 +20,7 @@ async fn an_empty_log_says_what_to_do() {
         assert_eq!(bench.json(&["status"])["subscriptions"], serde_json::json!([]));
         assert!(bench.words(&["subscriptions", "list"]).contains("No subscriptions yet"));
         assert!(bench.words(&["dead", "list"]).contains("No dead letters"));
-        assert!(bench.words(&["keys", "blocked"]).contains("No key waits"));
+        assert!(bench.words(&["keys", "blocked"]).contains("No key is blocked"));
         assert!(bench.refused(3, &["subscriptions", "show", "x"]).contains("there are none yet"));
     }
 }
@@ -171,6 +171,10 @@ async fn subscriptions_are_shown_changed_paused_and_removed() {
         let refused = bench.refused(2, &["subscriptions", "set", "billing", "--base-delay", "1h"]);
         assert!(refused.contains("base_delay is longer than max_delay"), "{refused}");
         assert!(bench.refused(2, &["subscriptions", "set", "billing"]).contains("--reset"));
+        let left = bench.json(&["subscriptions", "set", "billing", "--reset", "rate", "max-delay"]);
+        assert_eq!(left["overridden"], serde_json::json!(["batch_size", "timeout"]));
+        let left = bench.json(&["subscriptions", "set", "billing", "--reset", "batch_size"]);
+        assert_eq!(left["overridden"], serde_json::json!(["timeout"]));
         assert_eq!(
             bench.json(&["subscriptions", "set", "billing", "--reset"])["overridden"],
             serde_json::json!([])
@@ -190,7 +194,7 @@ async fn subscriptions_are_shown_changed_paused_and_removed() {
             })
             .await;
         let held = bench.run(&["subscriptions", "remove", "billing", "--yes"]);
-        assert_ne!(held.code, 0, "a worker holds it: {held:?}");
+        assert_eq!(held.code, 1, "a worker holds it, and waiting helps: {held:?}");
         worker.stop().await;
         assert!(bench.refused(2, &["subscriptions", "remove", "billing"]).contains("add --yes"));
         assert!(
@@ -218,12 +222,19 @@ async fn blocked_keys_are_listed_and_released() {
         bench.settled("billing", 1, 3).await;
         let told = bench.words(&["keys", "blocked"]);
         assert!(told.contains(r"posthaste keys release billing 'it'\''s a'"), "{told}");
-        assert!(told.contains("next attempt in"), "{told}");
+        assert!(told.contains("is tried again in"), "{told}");
+        let head = format!("posthaste dead retry {} --subscription billing", ids[0]);
+        assert!(told.contains("waits for you") && told.contains(&head), "{told}");
+        assert!(
+            told.lines().any(|line| line.starts_with(&ids[0].to_string()) && line.contains("is dead: card")),
+            "{told}"
+        );
         let json = bench.json(&["keys", "blocked", "billing"]);
         let keys = json["keys"].as_array().unwrap();
         assert_eq!(keys.len(), 2, "{json}");
         assert_eq!((keys[0]["key"].as_str(), keys[0]["needs_person"].as_bool()), (Some("b"), Some(false)));
         assert_eq!(keys[1]["head"]["id"].as_str(), Some(ids[0].to_string().as_str()));
+        assert!(keys[1]["since"].as_str().unwrap().ends_with('Z'), "{json}");
         assert_eq!(
             (keys[1]["waiting"]["count"].as_u64(), keys[1]["head"]["status"].as_str()),
             (Some(1), Some("dead"))
@@ -232,7 +243,12 @@ async fn blocked_keys_are_listed_and_released() {
         assert!(retry.contains("waits for a retry"), "{retry}");
         assert!(bench.refused(3, &["keys", "release", "billing", "zzz"]).contains("no dead letter holds"));
         assert!(bench.refused(3, &["keys", "blocked", "bill"]).contains("did you mean"));
-        assert!(bench.words(&["keys", "release", "billing", "it's a"]).contains("goes on"));
+        let released = bench.words(&["keys", "release", "billing", "it's a"]);
+        assert_eq!(
+            released,
+            "Key 'it'\\''s a' of billing goes on; 1 event waited behind it.\n\
+             1 dead letter stays, and no longer in its way: posthaste dead list --subscription billing\n"
+        );
         bench.settled("billing", 1, 2).await;
         assert_eq!(bench.json(&["keys", "blocked"])["keys"].as_array().unwrap().len(), 1);
         worker.stop().await;
@@ -310,7 +326,7 @@ async fn retention_is_previewed_and_tells_who_holds_events_back() {
         let preview = bench.words(&["retain", "--older-than", "30d", "--dry-run"]);
         assert!(
             preview.contains("2 events older than 30 d would go")
-                && preview.contains("billing has 1 dead letter"),
+                && preview.contains("    billing: 1 event\n"),
             "{preview}"
         );
         let json = bench.json(&["retain", "--older-than", "30d", "--dry-run"]);
@@ -330,4 +346,72 @@ async fn retention_is_previewed_and_tells_who_holds_events_back() {
         assert!(bench.words(&["retain", "--older-than", "30d"]).contains("Removed 0 events"));
         worker.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_retention_leaves_is_told_by_reason_and_subscription() {
+    for bench in Bench::everywhere().await {
+        for name in ["quiet", "slow"] {
+            bench.worker(quick(name).lanes(3)).await.stop().await;
+        }
+        bench.words(&["subscriptions", "pause", "quiet"]);
+        let worker = bench.worker(quick("billing")).await;
+        bench.enqueue(vec![order("a", "later"), order("a", "two"), order("c", "bad"), order("d", "x")]).await;
+        bench.settled("billing", 1, 2).await;
+        bench.age(60 * 24 * 40).await;
+        let preview = bench.words(&["retain", "--older-than", "30d", "--dry-run"]);
+        let expected = "
+Older events stay, because
+  a paused subscription has not read them:
+    quiet: the oldest is 40 d old
+      -> posthaste subscriptions resume quiet
+  a subscription has not read them yet; its worker is away or slow:
+    slow: the oldest is 40 d old
+      -> posthaste status slow
+  they are dead letters, and wait for a person:
+    billing: 1 event
+      -> posthaste dead list --subscription billing
+  they are being delivered or retried, or wait behind one that is:
+    billing: 2 events
+      -> posthaste events list --subscription billing --status pending --oldest-first
+";
+        assert!(preview.starts_with("0 events older than 30 d would go"), "{preview}");
+        assert!(preview.ends_with(expected), "{preview}");
+        worker.stop().await;
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_the_watching_well_and_between_two_lines() {
+    use std::io::{BufRead, BufReader, Read};
+    let bench = Bench::sqlite().await;
+    let worker = bench.worker(quick("billing")).await;
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        for arguments in [
+            vec!["status", "--watch", "--every", "20ms"],
+            vec!["status", "--watch", "--every", "20ms", "--json"],
+            vec!["events", "list", "-f"],
+            vec!["events", "list", "-f", "--json"],
+        ] {
+            let mut child = bench.command(&arguments).spawn().unwrap();
+            let mut stdout = BufReader::new(child.stdout.take().unwrap());
+            let mut read = String::new();
+            let reading = tokio::task::spawn_blocking(move || {
+                stdout.read_line(&mut read).unwrap();
+                (stdout, read)
+            });
+            while !reading.is_finished() {
+                bench.enqueue(vec![order("a", "x")]).await;
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            let (mut stdout, mut read) = reading.await.unwrap();
+            rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+            stdout.read_to_string(&mut read).unwrap();
+            let answer = answered(child);
+            assert_eq!((answer.code, answer.stderr.as_str()), (0, ""), "{arguments:?}");
+            assert!(read.ends_with('\n') && !read.contains('\x1b'), "{arguments:?}: {read}");
+        }
+    }
+    worker.stop().await;
 }

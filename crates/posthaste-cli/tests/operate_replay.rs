@@ -71,7 +71,8 @@ async fn a_rate_lasts_as_long_as_the_replay() {
     for bench in Bench::everywhere().await {
         let (_, worker) = delivered(&bench).await;
         let batches = worker.counters().batches();
-        let rate = async || bench.posthaste.admin().subscription("billing").await.unwrap().settings.rate;
+        let state = async || bench.posthaste.admin().subscription("billing").await.unwrap();
+        let rate = async || state().await.settings.rate;
         let child = bench
             .command(&["replay", "billing", "--from", "beginning", "--rate", "10/s", "--yes"])
             .spawn()
@@ -80,13 +81,20 @@ async fn a_rate_lasts_as_long_as_the_replay() {
         let answer = answered(child);
         assert!(answer.code == 0 && answer.stdout.contains("Done"), "{answer:?}");
         assert_eq!(rate().await, 0, "and taken away again");
+        assert!(state().await.overridden.is_empty(), "nothing is left of it: {:?}", state().await);
         let claims = worker.counters().batches() - batches;
         assert!(claims >= 10, "from its first claim on, two events each: {claims}");
         assert!(worker.counters().delivered() >= 40);
         let told =
             bench.run(&["replay", "billing", "--from", "beginning", "--rate", "5", "--yes", "--no-watch"]);
-        assert!(told.stderr.contains("posthaste subscriptions set billing --rate 0"), "{told:?}");
+        assert!(told.stderr.contains("posthaste subscriptions set billing --reset rate"), "{told:?}");
         assert_eq!(rate().await, 5, "it stays, and the sentence said so");
+        bench.words(&["subscriptions", "set", "billing", "--rate", "1000"]);
+        bench.words(&["replay", "billing", "--from", "beginning", "--rate", "500", "--yes"]);
+        assert_eq!(rate().await, 1000, "what an operator had put there is put there again");
+        let told =
+            bench.run(&["replay", "billing", "--from", "beginning", "--rate", "5", "--yes", "--no-watch"]);
+        assert!(told.stderr.contains("posthaste subscriptions set billing --rate 1000"), "{told:?}");
         worker.stop().await;
     }
 }
@@ -110,8 +118,8 @@ async fn ctrl_c_stops_the_watching_and_not_the_replay() {
         let answer = answered(child);
         assert_eq!(answer.code, 0, "{answer:?}");
         assert!(answer.stdout.contains("Stopped watching. The replay of billing goes on"), "{answer:?}");
-        assert!(rest.contains("The limit of 1 events a second stays"), "{rest}");
-        bench.words(&["subscriptions", "set", "billing", "--rate", "0"]);
+        assert!(rest.contains("The limit of 1 event a second stays"), "{rest}");
+        bench.words(&["subscriptions", "set", "billing", "--reset", "rate"]);
         bench.until("it went on", async |_| worker.counters().delivered() >= 40).await;
         worker.stop().await;
     }
@@ -128,4 +136,27 @@ async fn a_replay_that_nobody_can_begin_says_so() {
     bench.words(&["subscriptions", "resume", "billing"]);
     let alone = bench.run(&["replay", "billing", "--from", "beginning", "--yes"]);
     assert!(alone.code == 0 && alone.stdout.contains("No worker is running for billing"), "{alone:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_early_ctrl_c_takes_the_limit_away_and_moves_nothing() {
+    let bench = Bench::sqlite().await;
+    let (_, worker) = delivered(&bench).await;
+    let state = async || bench.posthaste.admin().subscription("billing").await.unwrap();
+    let arguments = ["replay", "billing", "--from", "beginning", "--rate", "1", "--yes"];
+    let child = bench.command(&arguments).spawn().unwrap();
+    bench.until("the limit is set", async |_| state().await.settings.rate == 1).await;
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let answer = answered(child);
+    // On a machine that slept through the second and a half, the replay had begun: then the sentence says what stays.
+    if answer.code == 1 {
+        assert!(answer.stderr.contains("nothing was changed"), "{answer:?}");
+        assert!(state().await.overridden.is_empty(), "{answer:?}");
+        assert_eq!(worker.counters().delivered(), 20);
+    } else {
+        assert!(answer.code == 0 && answer.stderr.contains("--reset rate"), "{answer:?}");
+    }
+    worker.stop().await;
 }

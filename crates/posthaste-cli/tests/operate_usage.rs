@@ -68,10 +68,67 @@ async fn wrong_usage_is_exit_code_2_and_one_clear_sentence() {
     }
 }
 
+/// Values that a tired person or a script types.
+#[test]
+fn hostile_values_are_refused_with_what_would_be_right() {
+    let hostile = ["-1", "1e99", "1.5", "", " 5", "0x10", "NaN", "99999999999999999999", "１"];
+    let set = ["subscriptions", "set", "billing"];
+    let numbers = [
+        (&set[..], "--rate", "a whole number of events a second, from 1 to 1000000, or 0 for no limit"),
+        (&set, "--batch-size", "a whole number from 1 to 10000"),
+        (&set, "--concurrency", "a whole number from 1 to 10000"),
+        (&set, "--max-attempts", "a whole number from 1 to 10000"),
+        (&["replay", "billing", "--from", "1h"], "--rate", "of events a second, from 1 to 1000000"),
+        (&["events", "list"], "--limit", "a whole number from 1 to 500"),
+        (&["dead", "list"], "--limit", "a whole number from 1 to 500"),
+        (&["dev"], "--rate", "a whole number from 1 to 1000"),
+        (&set, "--lease", "a number with a unit, such as"),
+        (&set, "--timeout", "a number with a unit, such as"),
+    ];
+    for (arguments, flag, expected) in numbers {
+        for value in hostile {
+            let arguments = [arguments, &[flag, value]].concat();
+            let answer = answered(command("sqlite:unused.db", &arguments).spawn().unwrap());
+            assert_eq!((answer.code, answer.stdout.as_str()), (2, ""), "{arguments:?}: {answer:?}");
+            assert!(answer.stderr.contains(expected), "{arguments:?}: {answer:?}");
+        }
+    }
+    let zero = answered(
+        command("sqlite:unused.db", &["replay", "x", "--from", "1h", "--rate", "0"]).spawn().unwrap(),
+    );
+    assert!(zero.code == 2 && zero.stderr.contains("from 1 to 1000000"), "a replay needs a limit: {zero:?}");
+}
+
+#[test]
+fn a_mistyped_word_gets_a_suggestion() {
+    for (arguments, expected) in [
+        (vec!["statsu"], "'status'"),
+        (vec!["events", "lst"], "'list'"),
+        (vec!["subscriptions", "resum", "x"], "'resume'"),
+        (vec!["status", "--wacth"], "'--watch'"),
+        (vec!["subscriptions", "set", "x", "--reset", "rat"], "'rate'"),
+        (vec!["init", "--sink", "kafak"], "`kafka`"),
+    ] {
+        let answer = answered(command("sqlite:unused.db", &arguments).spawn().unwrap());
+        assert_eq!(answer.code, 2, "{arguments:?}: {answer:?}");
+        assert!(answer.stderr.contains(expected), "{arguments:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn without_a_command_the_commands_are_shown() {
+    for arguments in [vec![], vec!["subscriptions"], vec!["events"], vec!["dead"], vec!["keys"]] {
+        let answer = answered(command("sqlite:unused.db", &arguments).spawn().unwrap());
+        assert_eq!(answer.code, 2, "{arguments:?}: {answer:?}");
+        assert!(answer.stderr.contains("Commands:") && answer.stderr.contains("Examples:"), "{answer:?}");
+    }
+}
+
 /// All of them, as people type them.
 const COMMANDS: &str = "status|subscriptions list|subscriptions show|subscriptions set|subscriptions pause|\
     subscriptions resume|subscriptions rewind|subscriptions remove|events list|events show|events enqueue|\
-    dead list|dead show|dead retry|dead edit|dead discard|keys blocked|keys release|replay|why|retain|completions";
+    dead list|dead show|dead retry|dead edit|dead discard|keys blocked|keys release|replay|why|retain|completions|\
+    relay|dev|init|check|doctor|migrate|version";
 
 #[test]
 fn the_reference_names_every_command() {
@@ -88,10 +145,10 @@ fn every_command_has_help_with_an_example() {
         let arguments: Vec<&str> = name.split(' ').chain(["--help"]).collect();
         let answer = answered(command("unused", &arguments).spawn().unwrap());
         assert_eq!(answer.code, 0, "{answer:?}");
-        assert!(
-            answer.stdout.contains("Example") && answer.stdout.contains(&format!("posthaste {name}")),
-            "{answer:?}"
-        );
+        let (own, examples) = answer.stdout.split_once("Example").expect("an example");
+        assert!(examples.contains(&format!("  posthaste {name}")), "{answer:?}");
+        let (_, common) = own.split_once("Common options:").expect("a part of their own");
+        assert!(common.contains("--json") && !common.contains("--help"), "{answer:?}");
     }
 }
 

@@ -55,6 +55,10 @@ impl Route {
     /// count an attempt at it.
     ///
     /// Never at once, or a sink with long deadlines would send nothing at all.
+    #[cfg_attr(
+        not(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "webhook")),
+        expect(dead_code, reason = "only sinks that send in chains ask for it")
+    )]
     pub(crate) fn last_start(&self, longest: Duration) -> Instant {
         let reserve = longest * 2 + self.page_time / 20;
         Instant::now() + self.page_time.saturating_sub(reserve).max(self.page_time / 10)
@@ -87,6 +91,10 @@ pub trait Endpoint: Sink {
 
 /// What silence about one event means: `retry` if the receiver answers others, or one bad event would stall all of them;
 /// `unavailable` if the health check fails too.
+#[cfg_attr(
+    not(feature = "rabbitmq"),
+    expect(dead_code, reason = "the other sinks hear of silence by themselves")
+)]
 pub(crate) async fn after_silence(sink: &impl Sink, silence: &str, patience: Duration) -> Outcome {
     match tokio::time::timeout(patience, sink.check()).await {
         Ok(Ok(())) => Outcome::retry(format!("{silence}, although the receiver is there")),
@@ -96,6 +104,16 @@ pub(crate) async fn after_silence(sink: &impl Sink, silence: &str, patience: Dur
 }
 
 /// What a page's unsent events are marked with when its time is over. It costs them no attempt.
+#[cfg_attr(
+    not(any(
+        feature = "kafka",
+        feature = "nats",
+        feature = "rabbitmq",
+        feature = "sqs",
+        feature = "webhook"
+    )),
+    expect(dead_code, reason = "only sinks that send in chains are late")
+)]
 pub(crate) fn too_late() -> Outcome {
     Outcome::unavailable("not sent yet: the receiver is slow, and the time of this page is over")
 }

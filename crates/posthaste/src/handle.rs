@@ -3,24 +3,26 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::claim::Claims;
 use crate::enqueue::{self, Database, Log, Producer};
-use crate::error::{Error, InvalidEvent, Result};
-use crate::event::{Enqueued, Event, Limits, NewEvent};
-use crate::id::{SchemaName, WorkerName};
+use crate::error::{InvalidEvent, Result};
+use crate::event::{Enqueued, Limits, NewEvent};
+#[cfg(feature = "postgres")]
+use crate::id::SchemaName;
+use crate::id::WorkerName;
 use crate::observe::Bell;
 use crate::registry::Registry;
-use crate::sink::{Handler, IntoOutcome, Receiver, Sink};
+use crate::sink::{Handler, Receiver, Sink};
 use crate::store::Store;
 use crate::store::admin::AdminStore;
-use crate::subscription::{ClaimBy, Order, Subscription};
-#[cfg(feature = "postgres")]
-use crate::transactional::InTransaction;
+use crate::subscription::Subscription;
 use crate::wake::Doorkeeper;
 use crate::worker::WorkerBuilder;
+
+#[cfg(feature = "postgres")]
+mod transactional;
 
 /// An open log. Cheap to clone; all clones share one listener and wake each other.
 #[derive(Debug, Clone)]
@@ -93,7 +95,8 @@ impl Posthaste {
         self.store.migrate().await
     }
 
-    /// The SQL that [`migrate`](Self::migrate) runs, oldest first, for those who apply it with a tool of their own.
+    /// The SQL that [`migrate`](Self::migrate) runs, one text per version, oldest first, for those who apply it with a tool
+    /// of their own. Each is complete: the first creates the schema, and each records the version it brings about.
     pub fn migration_sql(&self) -> Vec<String> {
         self.store.migration_sql()
     }
@@ -144,28 +147,6 @@ impl Posthaste {
     /// A worker that hands pages of events to a sink.
     pub fn sink(&self, subscription: Subscription, sink: impl Sink) -> WorkerBuilder {
         self.worker(subscription, Receiver::Sink(Arc::new(sink)))
-    }
-
-    /// A worker whose handler's writes commit together with the settlement (PostgreSQL only), hence exactly once inside
-    /// one database: `posthaste.transactional(subscription, |tx, event| Box::pin(async move { ... }))`.
-    ///
-    /// Write with `tx`, and only with `tx`: what returns [`Outcome::Delivered`](crate::Outcome::Delivered) commits
-    /// together with the settlement, everything else is rolled back. Events are claimed one by one, as
-    /// [`ClaimBy::Event`](crate::ClaimBy::Event) does.
-    #[cfg(feature = "postgres")]
-    pub fn transactional<F, R>(&self, subscription: Subscription, handler: F) -> Result<WorkerBuilder>
-    where
-        F: for<'a> Fn(&'a mut sqlx::PgConnection, Arc<Event>) -> BoxFuture<'a, R> + Send + Sync + 'static,
-        R: IntoOutcome + 'static,
-    {
-        let Database::Postgres(store) = &self.log.0 else {
-            return Err(Error::invalid_setting("handler", "a transactional handler needs PostgreSQL"));
-        };
-        if subscription.order == Order::Strict {
-            return Err(Error::invalid_setting("order", "a transactional handler takes `key` order or none"));
-        }
-        let handler = InTransaction::new(store.clone(), handler);
-        Ok(self.worker(subscription.claim_by(ClaimBy::Event), Receiver::Transactional(Arc::new(handler))))
     }
 
     /// Claims by hand: a page at a time, each event settled alone.

@@ -1,6 +1,12 @@
 //! Posthaste is a transactional outbox: an application writes its own rows and an event in one database transaction;
 //! Posthaste then carries that event, at least once, in order per key, to every subscription that wants it.
 
+// Crates that only bring a sink build this one without a database: the vocabulary and the ports, and nobody to use them.
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    expect(dead_code, unused_imports, unused_macros, reason = "only a store uses them")
+)]
+
 // 1 vocabulary: plain data and pure rules, no I/O
 mod error;
 mod id;

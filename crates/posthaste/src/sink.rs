@@ -91,6 +91,10 @@ pub(crate) enum Receiver {
     Handler(Arc<dyn Handler>),
     Sink(Arc<dyn Sink>),
     /// Settles within the handler's own transaction.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "only PostgreSQL has transactional handlers")
+    )]
     Transactional(Arc<dyn Transactional>),
 }
 
@@ -146,6 +150,10 @@ impl Receiver {
 
 /// Names the delivery row that a transactional handler settles.
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "postgres"),
+    expect(dead_code, reason = "only PostgreSQL has transactional handlers")
+)]
 pub(crate) struct DeliveryKey {
     pub(crate) subscription: i64,
     pub(crate) keyed: bool,

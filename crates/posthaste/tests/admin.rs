@@ -368,8 +368,15 @@ async fn changed_settings_take_effect_without_a_restart_and_are_checked_as_a_who
     );
     admin.change_settings("s", SettingsChange::new(|s| s.batch_size = Some(7))).await.unwrap();
     assert_eq!(admin.subscription("s").await.unwrap().settings.max_attempts, 3, "the other override stays");
+    admin.reset_only("s", &["max_attempts"]).await.unwrap();
+    let left = admin.subscription("s").await.unwrap();
+    assert_eq!(
+        (left.settings.max_attempts, left.settings.batch_size, left.overridden),
+        (10_000, 7, vec!["batch_size".to_owned()])
+    );
+    assert!(admin.reset_only("s", &["no_such"]).await.is_err());
     admin.reset_settings("s").await.unwrap();
-    assert_eq!(admin.subscription("s").await.unwrap().settings.max_attempts, 10_000);
+    assert!(admin.subscription("s").await.unwrap().overridden.is_empty());
     worker.stop().await;
 }
 

@@ -42,6 +42,8 @@ async fn keys_that_wait_are_listed_with_what_holds_them<D: Database>() {
         assert_eq!(seen, expected, "most first; a dead head holds its key although nothing waits yet");
         assert_eq!(keys[1].last_error.as_deref(), Some("not yet"));
         assert_eq!(keys[1].attempts, 1);
+        let begun = admin.event(ids[0]).await.unwrap().event.created_at;
+        assert!(keys.iter().all(|key| key.since >= begun), "since the head failed first: {keys:?}");
         assert_eq!(admin.blocked_keys("s", 2).await.unwrap().len(), 2);
         let bounded = admin.clone().counting_to(1).blocked_keys("s", 10).await.unwrap();
         assert_eq!(bounded[0].waiting.more_than(), Some(1), "looking stopped");

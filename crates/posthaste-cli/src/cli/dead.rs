@@ -25,7 +25,7 @@ pub(crate) struct ListDead {
     #[command(flatten)]
     pub(crate) filter: DeadFilter,
     /// At most this many, 1 to 500
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = values::limit)]
+    #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true, value_parser = values::limit)]
     pub(crate) limit: u32,
     /// Go on where another page ended
     #[arg(long, value_name = "SEQ")]

@@ -29,7 +29,7 @@ pub(crate) struct ListEvents {
     #[arg(long)]
     pub(crate) oldest_first: bool,
     /// At most this many, 1 to 500
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = values::limit)]
+    #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true, value_parser = values::limit)]
     pub(crate) limit: u32,
     /// Go on where another page ended
     #[arg(long, value_name = "SEQ")]
@@ -63,7 +63,7 @@ pub(crate) struct EventFilter {
     /// In this namespace
     #[arg(long)]
     namespace: Option<String>,
-    /// Of this tenant
+    /// Of this tenant, a UUID
     #[arg(long, value_name = "ID", value_parser = values::uuid)]
     tenant: Option<Uuid>,
     /// About this kind of thing
@@ -111,6 +111,7 @@ pub(crate) struct ShowEvent {
 #[command(
     after_help = "Examples:\n  posthaste events enqueue orders '{\"order\": 17}' --key order-17 --type order.created\n  \
                         posthaste events enqueue orders @body.json -H source=import --dedupe-key import/17\n  \
+                        posthaste events enqueue orders '{}' --aggregate-type order --aggregate-id 17\n  \
                         produce | posthaste events enqueue orders --delay 10m"
 )]
 pub(crate) struct EnqueueOptions {
@@ -128,12 +129,15 @@ pub(crate) struct EnqueueOptions {
     /// The namespace
     #[arg(long)]
     pub(crate) namespace: Option<String>,
-    /// The tenant
+    /// The tenant, a UUID
     #[arg(long, value_name = "ID", value_parser = values::uuid)]
     pub(crate) tenant: Option<Uuid>,
-    /// What the event is about, such as `order 17`
-    #[arg(long, num_args = 2, value_names = ["TYPE", "ID"])]
-    pub(crate) aggregate: Option<Vec<String>>,
+    /// The kind of thing it is about, such as `order`
+    #[arg(long, value_name = "TYPE", requires = "aggregate_id")]
+    pub(crate) aggregate_type: Option<String>,
+    /// Which one of them, such as `17`
+    #[arg(long, value_name = "ID", requires = "aggregate_type")]
+    pub(crate) aggregate_id: Option<String>,
     /// The media type of the body; otherwise JSON if it is JSON, text if it is text
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,

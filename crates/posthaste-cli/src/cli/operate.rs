@@ -18,15 +18,25 @@ pub(crate) enum Operate {
     Status(StatusOptions),
     /// See, change, pause, rewind and remove subscriptions
     #[command(subcommand)]
+    #[command(
+        after_help = "Examples:\n  posthaste subscriptions list\n  posthaste subscriptions show billing\n  posthaste subscriptions set --help       what a command can do"
+    )]
     Subscriptions(SubscriptionsCommand),
     /// List, show, follow and enqueue events
     #[command(subcommand)]
+    #[command(
+        after_help = "Examples:\n  posthaste events list --topic orders --since 1h\n  posthaste events list -f                 new ones as they come\n  posthaste events enqueue --help          what a command can do"
+    )]
     Events(EventsCommand),
     /// List, show, retry, edit and discard dead letters
     #[command(subcommand)]
+    #[command(
+        after_help = "Examples:\n  posthaste dead list\n  posthaste dead retry --subscription billing --error timeout\n  posthaste dead retry --help              what a command can do"
+    )]
     Dead(DeadCommand),
-    /// See which keys wait, and let one go on
+    /// See which keys wait behind an event that failed, and let one go on
     #[command(subcommand)]
+    #[command(after_help = "Examples:\n  posthaste keys blocked\n  posthaste keys release billing order-17")]
     Keys(KeysCommand),
     Replay(ReplayOptions),
     Why(WhyOptions),
@@ -34,15 +44,15 @@ pub(crate) enum Operate {
     Completions(CompletionsOptions),
 }
 
-/// One verdict per subscription, with the reason and the next step
+/// Give a verdict on each subscription, with the reason and the next step
 ///
 /// healthy  everything is delivered within a minute
 /// behind   events have waited for more than a minute, and they move
-/// failing  a letter died within the last hour, or blocks its key, or retries go on for more than a minute
+/// failing  an event died within the last hour, or a dead one blocks its key, or retries go on for a minute
 /// stalled  events have waited for more than a minute, and nothing moves
 /// paused   somebody paused it
 ///
-/// Exit code 4 if any is failing or stalled.
+/// Exit code 4 if any is failing or stalled. With --watch, 0 when it is stopped.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  posthaste status                       all subscriptions\n  \
@@ -66,19 +76,24 @@ pub(crate) enum KeysCommand {
     Release(ReleaseOptions),
 }
 
-/// List keys whose events wait for the one at their head
+/// List keys whose events wait behind one that failed
+///
+/// In `key` order an event waits until the one before it with the same key is delivered or given up.
+/// Behind an event that is tried again, the key goes on by itself; behind a dead letter (where the
+/// subscription says after_dead = "block") it waits for a person.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  posthaste keys blocked\n  posthaste keys blocked billing --limit 100")]
 pub(crate) struct BlockedOptions {
     /// Only in this subscription
     #[arg(value_name = "SUBSCRIPTION")]
     pub(crate) subscription: Option<String>,
     /// At most this many keys of each subscription
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = values::limit)]
+    #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true, value_parser = values::limit)]
     pub(crate) limit: u32,
 }
 
-/// Let a key go on although its head is dead; the dead letter stays
+/// Let a key go on although the event before is dead; the dead letter stays
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  posthaste keys release billing order-17")]
 pub(crate) struct ReleaseOptions {
@@ -93,6 +108,8 @@ pub(crate) struct ReleaseOptions {
 /// Deliver everything from a place on once more, and watch it
 ///
 /// Events that have a delivery (retrying or dead) are left to it. Ctrl-C stops the watching, not the replay.
+/// A limit by --rate is taken away when the watching sees the end; otherwise it stays, and the last
+/// sentence names the command that takes it away.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  posthaste replay billing --from 2h\n  \
@@ -105,8 +122,8 @@ pub(crate) struct ReplayOptions {
     /// From where: `beginning`, an event's id, a time, or how long ago (2h)
     #[arg(long, value_name = "PLACE", value_parser = values::place)]
     pub(crate) from: ReplayFrom,
-    /// At most this many events a second on each worker, until the replay is done
-    #[arg(long, value_name = "N", value_parser = values::rate)]
+    /// At most this many events a second on each worker until the replay is done, 1 to 1000000
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::rate)]
     pub(crate) rate: Option<u32>,
     /// Do not wait until it is done
     #[arg(long)]
@@ -115,7 +132,7 @@ pub(crate) struct ReplayOptions {
     pub(crate) consent: Consent,
 }
 
-/// The life of one event, subscription by subscription, in sentences
+/// Tell the life of one event, subscription by subscription, in sentences
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  posthaste why 0198c5d2-7c1e-7a43-9f5b-2b1c6a1f0e11")]
 pub(crate) struct WhyOptions {
@@ -131,13 +148,13 @@ pub(crate) struct WhyOptions {
                         posthaste retain --older-than 30d               from cron, every few minutes"
 )]
 pub(crate) struct RetainOptions {
-    /// Events older than this
+    /// Events older than this, such as 30d
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     pub(crate) older_than: Duration,
     /// Finished batches older than this, the journal that `why` reads
     #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = values::duration)]
     pub(crate) journal_older_than: Duration,
-    /// Say what would go, and change nothing
+    /// Say what would go and why the rest stays, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -34,19 +34,24 @@ pub(crate) struct ShowSubscription {
 }
 
 /// Put settings over the declared ones; running workers take them up within a second
+///
+/// What is not named stays as it is. What comes out must be valid as a whole, or nothing changes.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(
     after_help = "Examples:\n  posthaste subscriptions set billing --batch-size 200 --max-attempts 10\n  \
-                        posthaste subscriptions set billing --rate 50/s        at most 50 events a second on each worker\n  \
-                        posthaste subscriptions set billing --reset            back to what the program declares"
+                        posthaste subscriptions set billing --rate 50/s           at most 50 events a second on each worker\n  \
+                        posthaste subscriptions set billing --reset rate          this one as the program declares it\n  \
+                        posthaste subscriptions set billing --reset               all of them"
 )]
 pub(crate) struct SetOptions {
     /// Which subscription
     #[arg(value_name = "SUBSCRIPTION")]
     pub(crate) name: String,
-    /// Go back to the declared settings
-    #[arg(long)]
-    pub(crate) reset: bool,
+    /// Go back to what the program declares: these settings, named as below (rate, batch-size), or all of them
+    #[arg(long, value_name = "SETTING", num_args = 0.., value_delimiter = ',', value_parser = values::setting(),
+        hide_possible_values = true)]
+    pub(crate) reset: Option<Vec<String>>,
     #[command(flatten)]
     pub(crate) change: Change,
 }
@@ -56,36 +61,32 @@ pub(crate) struct SetOptions {
 #[group(multiple = true, conflicts_with = "reset")]
 pub(crate) struct Change {
     /// Events per claim, 1 to 10000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::up_to_10000)]
     batch_size: Option<u32>,
-    /// Events handled at the same time by one worker
-    #[arg(long, value_name = "N")]
+    /// Events handled at the same time by one worker, 1 to 10000
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::up_to_10000)]
     concurrency: Option<u32>,
-    /// How long a lost wake-up may cost
-    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    /// How long a lost wake-up may cost, 1ms to 1d
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::duration)]
     poll_interval: Option<Duration>,
-    /// How long a claim is held without renewal
-    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    /// How long a claim is held without renewal, 100ms to 1d
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::duration)]
     lease: Option<Duration>,
-    /// Total attempts
-    #[arg(long, value_name = "N")]
+    /// Attempts at an event before it is dead, 1 to 10000
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::up_to_10000)]
     max_attempts: Option<u32>,
-    /// First pause before a retry
-    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    /// First pause before a retry, 1ms to 1d
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::duration)]
     base_delay: Option<Duration>,
-    /// Longest pause before a retry
-    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    /// Longest pause before a retry, 1ms to 1d
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::duration)]
     max_delay: Option<Duration>,
-    /// How long one event may take
-    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    /// How long one event may take, 1ms to 1d
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::duration)]
     timeout: Option<Duration>,
-    /// At most this many events a second on one worker; 0 takes the limit away
-    #[arg(long, value_name = "N", value_parser = rate_or_none)]
+    /// At most this many events a second on one worker, 1 to 1000000; 0 takes the limit away
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::rate_or_none)]
     rate: Option<u32>,
-}
-
-fn rate_or_none(text: &str) -> Result<u32, String> {
-    if text == "0" { Ok(0) } else { values::rate(text) }
 }
 
 impl Change {

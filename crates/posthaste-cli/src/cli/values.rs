@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use posthaste::EventId;
-use posthaste::admin::{EventStatus, ReplayFrom};
+use posthaste::admin::{EventStatus, ReplayFrom, SettingsChange};
 use uuid::Uuid;
 
 use crate::talk::time::{parse_duration, parse_time};
@@ -44,9 +45,43 @@ pub(crate) fn limit(text: &str) -> Result<u32, String> {
     super::whole_number(text, 1..=500)
 }
 
+pub(crate) fn up_to_10000(text: &str) -> Result<u32, String> {
+    super::whole_number(text, 1..=10_000)
+}
+
 /// `200` or `200/s`.
 pub(crate) fn rate(text: &str) -> Result<u32, String> {
-    super::whole_number(text.strip_suffix("/s").unwrap_or(text), 1..=1_000_000)
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    super::whole_number(number, 1..=1_000_000)
+        .map_err(|_| "give a whole number of events a second, from 1 to 1000000".to_owned())
+}
+
+/// The same, or `0` for no limit.
+pub(crate) fn rate_or_none(text: &str) -> Result<u32, String> {
+    match text {
+        "0" | "0/s" => Ok(0),
+        _ => rate(text).map_err(|wanted| format!("{wanted}, or 0 for no limit")),
+    }
+}
+
+/// The settings as their flags are typed, in the order of [`SettingsChange::NAMES`].
+const FLAGS: [&str; 9] = [
+    "batch-size",
+    "concurrency",
+    "poll-interval",
+    "lease",
+    "max-attempts",
+    "base-delay",
+    "max-delay",
+    "timeout",
+    "rate",
+];
+
+/// The name of a setting, as its flag is typed (`batch-size`) or as it is shown (`batch_size`).
+pub(crate) fn setting() -> impl TypedValueParser<Value = String> {
+    let names = FLAGS.into_iter().zip(SettingsChange::NAMES);
+    let values = names.map(|(flag, name)| PossibleValue::new(flag).alias(name));
+    PossibleValuesParser::new(values.collect::<Vec<_>>()).map(|name| name.replace('-', "_"))
 }
 
 /// `name=value`.
@@ -69,8 +104,18 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_can_be_named_as_its_flag() {
+        assert_eq!(FLAGS.map(|flag| flag.replace('-', "_")), SettingsChange::NAMES);
+    }
+
+    #[test]
     fn a_rate_may_carry_its_unit() {
         assert_eq!((rate("200"), rate("200/s")), (Ok(200), Ok(200)));
         assert!(rate("0").is_err() && rate("2/m").is_err());
+        assert_eq!((rate_or_none("0"), rate_or_none("1000000/s")), (Ok(0), Ok(1_000_000)));
+        for hostile in ["-1", "1e99", "1000001", "0x10", "NaN", "", "/s", "1.5", "99999999999999999999"] {
+            let wanted = "give a whole number of events a second, from 1 to 1000000, or 0 for no limit";
+            assert_eq!(rate_or_none(hostile), Err(wanted.to_owned()), "{hostile}");
+        }
     }
 }

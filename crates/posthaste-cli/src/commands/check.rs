@@ -89,7 +89,7 @@ fn about_file(config: &Config) -> Item {
 }
 
 async fn about_database(config: &Config) -> Vec<Item> {
-    let database = match Database::prepare(&config.database) {
+    let database = match Database::prepare_for_person(&config.database) {
         Ok(database) => database,
         Err(failure) => return vec![problem("database", Code::Configuration, failure.lines().join("; "))],
     };
@@ -101,7 +101,7 @@ async fn about_database(config: &Config) -> Vec<Item> {
     items.push(match database.tables().await {
         Err(refusal) => problem("tables", refusal.code, refusal.sentence),
         Ok(tables) => match tables.problem() {
-            Some(sentence) => problem("tables", Code::CheckFailed, sentence),
+            Some(sentence) => problem("tables", Code::Configuration, sentence),
             None => Item::new("tables", State::Ok, format!("version {}", tables.needed)),
         },
     });

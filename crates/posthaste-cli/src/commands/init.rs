@@ -46,7 +46,7 @@ fn example(sink: &str) -> Result<&'static str, Failure> {
     let found = EXAMPLES.iter().find(|(name, _)| *name == sink);
     found.map(|(_, text)| *text).ok_or_else(|| {
         let names = EXAMPLES.map(|(name, _)| name);
-        Failure::configuration(match nearest(sink, &names) {
+        Failure::usage(match nearest(sink, &names) {
             Some(near) => format!("there is no sink `{sink}`; did you mean `{near}`?"),
             None => format!("there is no sink `{sink}`; there are {}", names.join(", ")),
         })

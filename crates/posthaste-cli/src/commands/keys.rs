@@ -1,8 +1,8 @@
 //! `posthaste keys`: which keys wait for the event at their head, and letting one go on.
 
 use chrono::{DateTime, Utc};
-use posthaste::admin::BlockedKey;
-use posthaste::{Admin, DeliveryStatus};
+use posthaste::DeliveryStatus;
+use posthaste::admin::{BlockedKey, SubscriptionState};
 use serde_json::{Value, json};
 
 use crate::cli::operate::{BlockedOptions, KeysCommand, ReleaseOptions};
@@ -13,6 +13,9 @@ use crate::talk::table::Table;
 use crate::talk::time::{between, span, stamp};
 use crate::talk::{names, shape};
 
+/// Looked through for the key that is released.
+const MOST_KEYS: u32 = 500;
+
 pub(crate) async fn run(context: &Context, command: KeysCommand) -> Result<(), Failure> {
     match command {
         KeysCommand::Blocked(options) => blocked(context, &options).await,
@@ -22,21 +25,23 @@ pub(crate) async fn run(context: &Context, command: KeysCommand) -> Result<(), F
 
 async fn blocked(context: &Context, options: &BlockedOptions) -> Result<(), Failure> {
     let admin = context.admin();
+    let chosen: Vec<String> = options.subscription.iter().cloned().collect();
+    let states = names::chosen(&admin.clone().counting_to(1), &chosen).await?;
     let mut found: Vec<(String, BlockedKey)> = Vec::new();
-    for name in chosen(&admin, options.subscription.as_deref()).await? {
-        let keys = admin.blocked_keys(&name, options.limit).await?;
+    for SubscriptionState { name, .. } in &states {
+        let keys = admin.blocked_keys(name, options.limit).await?;
         found.extend(keys.into_iter().map(|key| (name.clone(), key)));
     }
     match context.json {
         true => out::line(json!({"keys": found.iter().map(key_json).collect::<Vec<_>>()}).to_string()),
+        false if found.is_empty() => out::line(none(options.subscription.as_deref())),
         false => out::lines(told(&found, Utc::now())),
     }
 }
 
-async fn chosen(admin: &Admin, name: Option<&str>) -> Result<Vec<String>, Failure> {
-    let few = admin.clone().counting_to(1);
-    let states = names::chosen(&few, &name.map(str::to_owned).into_iter().collect::<Vec<_>>()).await?;
-    Ok(states.into_iter().map(|state| state.name).collect())
+fn none(subscription: Option<&str>) -> String {
+    let of = subscription.map(|name| format!(" of {name}")).unwrap_or_default();
+    format!("No key{of} is blocked: no event waits behind another one of its key.")
 }
 
 fn key_json((subscription, key): &(String, BlockedKey)) -> Value {
@@ -44,6 +49,7 @@ fn key_json((subscription, key): &(String, BlockedKey)) -> Value {
         "subscription": subscription,
         "key": key.key,
         "waiting": shape::count(key.waiting),
+        "since": stamp(key.since),
         "needs_person": key.status == DeliveryStatus::Dead,
         "head": {
             "id": key.head.to_string(),
@@ -56,50 +62,62 @@ fn key_json((subscription, key): &(String, BlockedKey)) -> Value {
 }
 
 fn told(found: &[(String, BlockedKey)], now: DateTime<Utc>) -> Vec<String> {
-    if found.is_empty() {
-        return vec!["No key waits.".to_owned()];
-    }
-    let mut table = Table::new(0, ["subscription", "key", "waiting", "behind", "because"]);
+    let mut table = Table::new(1, ["behind event", "subscription", "key", "waiting", "for", "which"]);
     for (subscription, key) in found {
         table.row([
+            key.head.to_string(),
             subscription.clone(),
             clean(&key.key),
             key.waiting.to_string(),
-            key.head.to_string(),
-            because(key, now),
+            span(between(key.since, now)),
+            which(key, now),
         ]);
     }
-    let mut lines = table.lines();
-    let dead = found.iter().find(|(_, key)| key.status == DeliveryStatus::Dead);
-    if let Some((subscription, key)) = dead {
-        lines.push(String::new());
-        lines.push("A key behind a dead letter waits for you. For each of them, one of:".to_owned());
-        lines.push(format!("  posthaste dead retry {}", key.head));
-        lines.push(format!("  posthaste dead discard {}", key.head));
-        lines.push(format!("  posthaste keys release {subscription} {}", typed(&key.key)));
-    }
-    lines
+    [table.lines(), vec![String::new()], next_steps(found)].concat()
 }
 
-fn because(key: &BlockedKey, now: DateTime<Utc>) -> String {
+fn which(key: &BlockedKey, now: DateTime<Utc>) -> String {
     let error = clean(key.last_error.as_deref().unwrap_or("no reason given"));
     match key.status {
-        DeliveryStatus::Dead => format!("dead: {error}"),
-        DeliveryStatus::Processing => "it is being handled".to_owned(),
+        DeliveryStatus::Dead => format!("is dead: {error}"),
+        DeliveryStatus::Processing => format!("is being tried again: {error}"),
         DeliveryStatus::Pending if key.next_attempt_at > now => {
-            format!("next attempt in {}: {error}", span(between(now, key.next_attempt_at)))
+            format!("is tried again in {}: {error}", span(between(now, key.next_attempt_at)))
         }
-        DeliveryStatus::Pending => format!("it is due: {error}"),
+        DeliveryStatus::Pending => format!("is due to be tried again: {error}"),
     }
+}
+
+/// What goes on by itself, and what to type for the rest, with the first of them as the example.
+fn next_steps(found: &[(String, BlockedKey)]) -> Vec<String> {
+    let is_dead = |(_, key): &&(String, BlockedKey)| key.status == DeliveryStatus::Dead;
+    let dead = found.iter().filter(is_dead).count();
+    let mut lines = Vec::new();
+    if dead < found.len() {
+        lines.push(
+            "A key behind an event that is tried again goes on by itself when that succeeds.".to_owned(),
+        );
+    }
+    if let Some((subscription, key)) = found.iter().find(is_dead) {
+        let (head, typed) = (key.head, typed(&key.key));
+        lines.push("A key behind a dead letter waits for you. For each of them, type one of:".to_owned());
+        lines.push(format!("  posthaste dead retry {head} --subscription {subscription}"));
+        lines.push("    tries the dead letter again; the key goes on when it is delivered".to_owned());
+        lines.push(format!("  posthaste dead discard {head} --subscription {subscription}"));
+        lines.push("    gives it up for good; the key goes on without it".to_owned());
+        lines.push(format!("  posthaste keys release {subscription} {typed}"));
+        lines.push("    keeps it as a dead letter; the key goes on without it".to_owned());
+    }
+    lines
 }
 
 async fn release(context: &Context, options: &ReleaseOptions) -> Result<(), Failure> {
     let admin = context.admin();
     let ReleaseOptions { subscription, key } = options;
-    let state = names::known(&admin, subscription).await?;
+    names::known(&admin.clone().counting_to(1), subscription).await?;
+    let known = admin.blocked_keys(subscription, MOST_KEYS).await?;
     let released = admin.release_key(subscription, key).await?;
     if released == 0 {
-        let known = admin.blocked_keys(subscription, 500).await?;
         return Err(Failure::not_found(not_held(subscription, key, &known)));
     }
     if context.json {
@@ -107,9 +125,21 @@ async fn release(context: &Context, options: &ReleaseOptions) -> Result<(), Fail
             json!({"subscription": subscription, "key": key, "released": released}).to_string(),
         );
     }
-    let letters = plural(released, "dead letter no longer holds it", "dead letters no longer hold it");
-    let parked = counted(state.parked, "event waited", "events waited");
-    out::line(format!("Key {} of {subscription} goes on; {letters} ({parked} in all keys).", typed(key)))
+    out::lines(gone_on(subscription, key, released, known.iter().find(|blocked| blocked.key == *key)))
+}
+
+fn gone_on(subscription: &str, key: &str, released: u64, blocked: Option<&BlockedKey>) -> [String; 2] {
+    let waited = match blocked {
+        Some(blocked) if !blocked.waiting.is_zero() => {
+            format!("{} behind it", counted(blocked.waiting, "event waited", "events waited"))
+        }
+        _ => "nothing waited behind it".to_owned(),
+    };
+    let stays = plural(released, "dead letter stays", "dead letters stay");
+    [
+        format!("Key {} of {subscription} goes on; {waited}.", typed(key)),
+        format!("{stays}, and no longer in its way: posthaste dead list --subscription {subscription}"),
+    ]
 }
 
 fn not_held(subscription: &str, key: &str, known: &[BlockedKey]) -> String {
@@ -120,7 +150,8 @@ fn not_held(subscription: &str, key: &str, known: &[BlockedKey]) -> String {
              shows when"
         ),
         None => format!(
-            "no dead letter holds key {key} of {subscription}; `posthaste keys blocked {subscription}` lists them"
+            "no dead letter holds key {key} of {subscription}; `posthaste keys blocked {subscription}` lists the keys that \
+             wait"
         ),
     }
 }

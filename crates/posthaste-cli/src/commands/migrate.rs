@@ -5,12 +5,13 @@ use std::io::Write;
 use serde_json::json;
 
 use crate::cli::{GlobalOptions, MigrateOptions};
-use crate::config::{self, Address};
+use crate::config;
 use crate::database::{Database, refused};
 use crate::failure::Failure;
 
 pub(crate) async fn run(global: &GlobalOptions, options: &MigrateOptions) -> Result<(), Failure> {
-    let database = Database::prepare(&config::load_database(&config::sources(global, Vec::new()))?)?;
+    let database =
+        Database::prepare_for_person(&config::load_database(&config::sources(global, Vec::new()))?)?;
     match options.print {
         true => print(&database, global.json),
         false => report(&database, migrate(&database).await?, global.json),
@@ -58,35 +59,10 @@ fn report(database: &Database, done: Migrated, as_json: bool) -> Result<(), Fail
 }
 
 fn print(database: &Database, as_json: bool) -> Result<(), Failure> {
-    let (mut out, texts) = (std::io::stdout(), complete(database));
+    let (mut out, texts) = (std::io::stdout(), database.posthaste.migration_sql());
     match as_json {
         true => writeln!(out, "{}", json!({ "migrations": texts }))?,
         false => texts.iter().try_for_each(|text| writeln!(out, "{}", text.trim_end()))?,
     }
     Ok(())
-}
-
-/// The migrations with what the library does around them: the schema, and the version that was reached. Without the
-/// latter no relay would believe that the tables are there.
-fn complete(database: &Database) -> Vec<String> {
-    let migrations = database.posthaste.migration_sql();
-    let (count, schema) = (migrations.len(), database.config.schema.as_str());
-    let (before, after) = match database.config.address {
-        Address::Postgres(_) => (
-            format!("create schema if not exists {schema};"),
-            format!(
-                "insert into {schema}.meta (version, system_identifier)\n  \
-                 values ({count}, (select system_identifier from pg_control_system()))\n  \
-                 on conflict (one) do update set version = excluded.version;"
-            ),
-        ),
-        Address::Sqlite(_) => (
-            "pragma journal_mode = wal;".to_owned(),
-            format!(
-                "insert into posthaste_meta (version) values ({count})\n  \
-                 on conflict (one) do update set version = excluded.version;"
-            ),
-        ),
-    };
-    [vec![before], migrations, vec![after]].concat()
 }

@@ -15,7 +15,7 @@ pub(crate) async fn run(command: Operate, global: &GlobalOptions) -> Result<(), 
     }
     let context = Context::open(global).await?;
     match command {
-        Operate::Status(options) => status::run(&context, &options).await,
+        Operate::Status(options) => status::run(&context, options).await,
         Operate::Subscriptions(command) => subscriptions::run(&context, command).await,
         Operate::Events(command) => events::run(&context, command).await,
         Operate::Dead(command) => dead::run(&context, command).await,

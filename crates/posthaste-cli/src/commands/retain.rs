@@ -1,5 +1,8 @@
 //! `posthaste retain`: removes what nobody needs, or tells what would go and who holds the rest.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use posthaste::admin::{HeldBack, RetentionPolicy, RetentionReport};
 use serde_json::{Value, json};
 
@@ -78,34 +81,82 @@ fn told(report: &RetentionReport, options: &RetainOptions) -> Vec<String> {
             0,
         ),
     };
-    if !report.held_back.is_empty() {
-        lines.push(String::new());
-        lines.push("Older events that stay, and why:".to_owned());
-        lines.extend(report.held_back.iter().flat_map(held_told));
+    lines.extend(reasons(&report.held_back));
+    lines
+}
+
+/// Why older events stay, reason by reason, and under each whose they are and what to type.
+fn reasons(held_back: &[HeldBack]) -> Vec<String> {
+    if held_back.is_empty() {
+        return Vec::new();
+    }
+    let mut held: Vec<&HeldBack> = held_back.iter().collect();
+    held.sort_by_key(|held| age(held));
+    let mut lines = vec![String::new(), "Older events stay, because".to_owned()];
+    for reason in Reason::ALL {
+        // Of several lanes the one with the oldest event comes last, and speaks for all.
+        let whose: BTreeMap<&str, String> = held.iter().filter_map(|held| reason.of(held)).collect();
+        if !whose.is_empty() {
+            lines.push(format!("  {}:", reason.told()));
+        }
+        for (subscription, fact) in whose {
+            lines.push(format!("    {subscription}: {fact}"));
+            lines.push(format!("      -> {}", reason.next(subscription)));
+        }
     }
     lines
 }
 
-fn held_told(held: &HeldBack) -> Vec<String> {
+fn age(held: &HeldBack) -> Duration {
     match held {
-        HeldBack::Lane { subscription, oldest_age, paused, .. } => {
-            let (why, next) = match paused {
-                true => ("it is paused", format!("posthaste subscriptions resume {subscription}")),
-                false => ("its worker is away or slow", format!("posthaste status {subscription}")),
-            };
-            let age = span(*oldest_age);
-            vec![
-                format!("  {subscription} has not read events that are {age} old: {why}"),
-                format!("    -> {next}"),
-            ]
+        HeldBack::Lane { oldest_age, .. } => *oldest_age,
+        _ => Duration::ZERO,
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Reason {
+    Paused,
+    Unread,
+    Dead,
+    Open,
+}
+
+impl Reason {
+    const ALL: [Self; 4] = [Self::Paused, Self::Unread, Self::Dead, Self::Open];
+
+    fn told(self) -> &'static str {
+        match self {
+            Self::Paused => "a paused subscription has not read them",
+            Self::Unread => "a subscription has not read them yet; its worker is away or slow",
+            Self::Dead => "they are dead letters, and wait for a person",
+            Self::Open => "they are being delivered or retried, or wait behind one that is",
         }
-        HeldBack::Deliveries { subscription, dead, waiting } => {
-            let dead = plural(*dead, "dead letter", "dead letters");
-            vec![
-                format!("  {subscription} has {dead} and {waiting} waiting deliveries among them"),
-                format!("    -> posthaste dead list --subscription {subscription}"),
-            ]
+    }
+
+    /// The subscription and how much it is, if it holds something back for this reason.
+    fn of(self, held: &HeldBack) -> Option<(&str, String)> {
+        match (self, held) {
+            (Self::Paused, HeldBack::Lane { subscription, oldest_age, paused: true, .. })
+            | (Self::Unread, HeldBack::Lane { subscription, oldest_age, paused: false, .. }) => {
+                Some((subscription, format!("the oldest is {} old", span(*oldest_age))))
+            }
+            (Self::Dead, HeldBack::Deliveries { subscription, dead: count @ 1.., .. })
+            | (Self::Open, HeldBack::Deliveries { subscription, waiting: count @ 1.., .. }) => {
+                Some((subscription, plural(*count, "event", "events")))
+            }
+            _ => None,
         }
-        other => vec![format!("  {other}")],
+    }
+
+    fn next(self, subscription: &str) -> String {
+        match self {
+            Self::Paused => format!("posthaste subscriptions resume {subscription}"),
+            Self::Unread => format!("posthaste status {subscription}"),
+            Self::Dead => format!("posthaste dead list --subscription {subscription}"),
+            Self::Open => {
+                format!("posthaste events list --subscription {subscription} --status pending --oldest-first")
+            }
+        }
     }
 }

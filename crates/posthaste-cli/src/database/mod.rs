@@ -21,6 +21,12 @@ pub(crate) use tables::Tables;
 /// How long a connection may take before it counts as refused.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long a relay waits for another writer of a SQLite file before it begins anew.
+const LONGEST_WRITE: Duration = Duration::from_secs(30);
+
+/// How long a person is kept waiting for another writer of a SQLite file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Connections to it.
 #[derive(Debug, Clone)]
 pub(crate) enum Pool {
@@ -41,6 +47,15 @@ pub(crate) struct Database {
 impl Database {
     /// Prepares connections; none is made yet.
     pub(crate) fn prepare(config: &DatabaseConfig) -> Result<Self, Failure> {
+        Self::waiting(config, LONGEST_WRITE)
+    }
+
+    /// The same for somebody who waits for an answer, and would rather hear that the database is locked.
+    pub(crate) fn prepare_for_person(config: &DatabaseConfig) -> Result<Self, Failure> {
+        Self::waiting(config, PATIENCE)
+    }
+
+    fn waiting(config: &DatabaseConfig, busy_timeout: Duration) -> Result<Self, Failure> {
         let (posthaste, pool) = match &config.address {
             Address::Postgres(url) => {
                 let options = postgres_options(url.expose())?;
@@ -49,7 +64,8 @@ impl Database {
                 (Posthaste::postgres_in(pool.clone(), config.schema.clone()), Pool::Postgres(pool))
             }
             Address::Sqlite(path) => {
-                let options = posthaste::sqlite_options(path).disable_statement_logging();
+                let options =
+                    posthaste::sqlite_options(path).busy_timeout(busy_timeout).disable_statement_logging();
                 let pool =
                     SqlitePoolOptions::new().max_connections(config.connections).connect_lazy_with(options);
                 (Posthaste::sqlite(pool.clone()), Pool::Sqlite(pool))

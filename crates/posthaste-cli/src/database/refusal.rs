@@ -1,11 +1,4 @@
-//! Why a database cannot be used, in one sentence with the remedy, and whether waiting could help.
-//!
-//! | what the server or the network says | code | waiting helps |
-//! |---|---|---|
-//! | no answer, refused, unknown host, starting up, shutting down, no connection left | 69 | yes |
-//! | wrong password, unknown role, no entry in pg_hba.conf, missing privilege | 77 | no |
-//! | no such database, no file, not a database, certificate not trusted, no encryption offered | 78 | no |
-//! | anything else | 1 | no |
+//! Why a database cannot be used, in one sentence with the remedy. Whether waiting could help is told by its code.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::config::{Address, DatabaseConfig};
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, is_certificate};
 
 /// A database that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,102 +66,62 @@ impl Refusal {
     /// Puts the driver's error into words.
     pub(crate) fn of(error: &sqlx::Error, config: &DatabaseConfig) -> Self {
         let shown = config.shown();
-        match error {
-            sqlx::Error::Database(error) => Self::by_code(error.as_ref(), config),
-            sqlx::Error::Io(error) if is_certificate(&error.to_string()) => Self::certificate(error),
-            sqlx::Error::Io(error) => Self::new(
-                Code::Unavailable,
-                format!(
-                    "the database {shown} cannot be reached: {error}; is it running, and are host and port right?"
-                ),
+        let sentence = match error {
+            sqlx::Error::Database(error) => by_code(error.as_ref(), config),
+            sqlx::Error::Io(error) if is_certificate(&error.to_string()) => certificate(error),
+            sqlx::Error::Io(error) => format!(
+                "the database {shown} cannot be reached: {error}; is it running, and are host and port right?"
             ),
-            sqlx::Error::Tls(error) if error.to_string().contains("does not support") => Self::new(
-                Code::Configuration,
-                format!(
-                    "{shown} offers no encryption; to connect without it, add sslmode=disable to database.url"
-                ),
+            sqlx::Error::Tls(error) if error.to_string().contains("does not support") => format!(
+                "{shown} offers no encryption; to connect without it, add sslmode=disable to database.url"
             ),
-            sqlx::Error::Tls(error) => Self::certificate(error),
+            sqlx::Error::Tls(error) => certificate(error),
             sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
-                Self::new(Code::Unavailable, format!("the database {shown} gives no connection: {error}"))
+                format!("the database {shown} gives no connection: {error}")
             }
-            sqlx::Error::Protocol(_) => Self::new(
-                Code::Unavailable,
-                format!("{shown} does not speak PostgreSQL: {error}; check host and port in database.url"),
-            ),
-            other => Self::new(Code::Failed, format!("the database {shown} refused: {other}")),
-        }
-    }
-
-    fn certificate(error: &dyn std::fmt::Display) -> Self {
-        let said = error.to_string();
-        let remedy = match said.contains("not valid for name") {
-            true => {
-                "connect by a name that is in it, or, to verify only who signed it, write sslmode=verify-ca"
+            sqlx::Error::Protocol(_) => {
+                format!("{shown} does not speak PostgreSQL: {error}; check host and port in database.url")
             }
-            false => {
-                "name the authority that signed it with sslrootcert=/path/to/ca.pem in database.url, or, to encrypt \
-                 without verifying, write sslmode=require"
-            }
+            other => format!("the database {shown} refused: {other}"),
         };
-        Self::new(Code::Configuration, format!("the server's certificate was not accepted: {said}; {remedy}"))
+        Self::new(Code::of(error), sentence)
     }
+}
 
-    fn by_code(error: &dyn sqlx::error::DatabaseError, config: &DatabaseConfig) -> Self {
-        let (code, shown, said) = (error.code().unwrap_or_default(), config.shown(), error.message());
-        let (role, database) = who_and_where(config);
-        match code.as_ref() {
-            "28P01" | "28000" => Self::new(
-                Code::Permission,
-                format!(
-                    "{shown} does not let role `{role}` in: {said}; check user and password in database.url"
-                ),
-            ),
-            "42501" => Self::new(
-                Code::Permission,
-                format!(
-                    "role `{role}` may not do this: {said}; grant it, or connect as the owner of the schema"
-                ),
-            ),
-            "3D000" => Self::new(
-                Code::Configuration,
-                format!(
-                    "there is no database `{database}` on this server; create it, or correct database.url"
-                ),
-            ),
-            "25006" => Self::new(
-                Code::Configuration,
-                format!("{shown} takes no writes: {said}; name the primary in database.url"),
-            ),
-            // SQLite: not a database; cannot open; read-only
-            "26" => Self::new(
-                Code::Configuration,
-                format!("{shown} is not a SQLite database; check database.url"),
-            ),
-            "14" => Self::new(
-                Code::Permission,
-                format!("{shown} cannot be opened; check its folder and its permissions"),
-            ),
-            "8" | "1032" => Self::new(
-                Code::Permission,
-                format!("{shown} cannot be written; check the file's permissions"),
-            ),
-            code if passes(code) => {
-                Self::new(Code::Unavailable, format!("the database {shown} is not available: {said}"))
-            }
-            _ => Self::new(Code::Failed, format!("the database {shown} refused: {said}")),
+fn certificate(error: &dyn std::fmt::Display) -> String {
+    let said = error.to_string();
+    let remedy = match said.contains("not valid for name") {
+        true => "connect by a name that is in it, or, to verify only who signed it, write sslmode=verify-ca",
+        false => {
+            "name the authority that signed it with sslrootcert=/path/to/ca.pem in database.url, or, to encrypt \
+             without verifying, write sslmode=require"
         }
+    };
+    format!("the server's certificate was not accepted: {said}; {remedy}")
+}
+
+fn by_code(error: &dyn sqlx::error::DatabaseError, config: &DatabaseConfig) -> String {
+    let (code, shown, said) = (error.code().unwrap_or_default(), config.shown(), error.message());
+    let (role, database) = who_and_where(config);
+    match code.as_ref() {
+        "28P01" | "28000" => {
+            format!("{shown} does not let role `{role}` in: {said}; check user and password in database.url")
+        }
+        "42501" => {
+            format!("role `{role}` may not do this: {said}; grant it, or connect as the owner of the schema")
+        }
+        "3D000" => {
+            format!("there is no database `{database}` on this server; create it, or correct database.url")
+        }
+        "25006" => format!("{shown} takes no writes: {said}; name the primary in database.url"),
+        "26" => format!("{shown} is not a SQLite database; check database.url"),
+        "14" => format!("{shown} cannot be opened; check its folder and its permissions"),
+        "8" | "1032" => format!("{shown} cannot be written; check the file's permissions"),
+        code if Code::said(code) == Code::Unavailable => {
+            format!("the database {shown} is not available: {said}")
+        }
+        _ => format!("the database {shown} refused: {said}"),
     }
-}
-
-/// Starting up, shutting down, out of connections or memory, connection lost; SQLite: busy, locked.
-fn passes(code: &str) -> bool {
-    let postgres = ["57P", "53", "08", "40"].iter().any(|class| code.starts_with(class) && code.len() == 5);
-    postgres || ["5", "6", "261", "262", "517", "518", "773"].contains(&code)
-}
-
-fn is_certificate(text: &str) -> bool {
-    text.contains("certificate") || text.contains("UnknownIssuer")
 }
 
 fn who_and_where(config: &DatabaseConfig) -> (String, String) {

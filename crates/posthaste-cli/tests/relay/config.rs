@@ -135,7 +135,7 @@ async fn commands_that_need_only_the_database_do_not_mind_mistakes_elsewhere() {
         assert_eq!(ended.code, Some(0), "{arguments:?} {ended:?}");
     }
     let doctor = folder.run(&["doctor"]);
-    assert!(doctor.code == Some(4) && doctor.stdout.contains("FAIL  configuration"), "{doctor:?}");
+    assert!(doctor.code == Some(78) && doctor.stdout.contains("FAIL  configuration"), "{doctor:?}");
     assert!(doctor.stdout.contains("ok    tables"), "{doctor:?}");
     expect(&folder.run(&["relay"]), 78, "subscriptions.a.lanes", "the relay needs all of it");
     log.execute("update posthaste_meta set version = 99").await;

@@ -34,10 +34,10 @@ async fn a_sound_log_has_no_failure_and_every_check_says_something() {
 }
 
 #[tokio::test]
-async fn a_missing_database_and_missing_tables_are_failures_with_exit_code_4() {
+async fn a_missing_database_and_missing_tables_are_failures_with_exit_code_78() {
     let folder = Folder::with("[subscriptions.orders.sink]\ntype = \"file\"\npath = \"out.jsonl\"\n");
     let ended = folder.run(&["doctor", "--database", "sqlite:shop.db"]);
-    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert_eq!(ended.code, Some(78), "{ended:?}");
     assert!(
         ended.stdout.contains("FAIL  database") && ended.stdout.contains("posthaste migrate"),
         "{ended:?}"
@@ -45,6 +45,6 @@ async fn a_missing_database_and_missing_tables_are_failures_with_exit_code_4() {
     let log = log::Log::sqlite(&folder).await;
     log.execute("drop view posthaste_event_status; drop table posthaste_meta").await;
     let ended = folder.run(&["doctor", "--database", "sqlite:shop.db"]);
-    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert_eq!(ended.code, Some(78), "{ended:?}");
     assert!(ended.stdout.contains("FAIL  tables"), "{ended:?}");
 }

@@ -363,7 +363,7 @@ fn command_lines_that_are_wrong_are_answered_by_usage() {
     }
     expect(
         &folder.run(&["init", "--sink", "kafak"]),
-        78,
+        2,
         "there is no sink `kafak`; did you mean `kafka`?",
         "init",
     );

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::handle::Posthaste;
 use crate::id::EventId;
 use crate::outcome::DeliveryStatus;
-use crate::store::admin::{AdminStore, Verb};
+use crate::store::admin::{AdminStore, Override, Verb};
 
 pub use crate::store::admin::{
     BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found,
@@ -186,12 +186,18 @@ impl Admin {
     /// Puts settings over the declared ones; running workers take them up within a second. What comes out must be valid
     /// as a whole.
     pub async fn change_settings(&self, subscription: &str, change: SettingsChange) -> Result<()> {
-        self.store().override_settings(subscription, Some(&change), &self.who).await
+        self.store().override_settings(subscription, Override::Put(change), &self.who).await
     }
 
-    /// Goes back to the declared settings.
+    /// Goes back to the declared settings, all of them.
     pub async fn reset_settings(&self, subscription: &str) -> Result<()> {
-        self.store().override_settings(subscription, None, &self.who).await
+        self.store().override_settings(subscription, Override::TakeAll, &self.who).await
+    }
+
+    /// Goes back to what is declared for these settings, by their [names](SettingsChange::NAMES); what lies over the others
+    /// stays. What comes out must be valid as a whole.
+    pub async fn reset_only(&self, subscription: &str, settings: &[&str]) -> Result<()> {
+        self.store().override_settings(subscription, Override::Take(settings), &self.who).await
     }
 
     /// Removes a subscription with its progress and its deliveries. Refused while a worker holds something of it.

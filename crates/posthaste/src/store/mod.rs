@@ -77,6 +77,10 @@ pub(crate) struct Hold {
 #[derive(Debug, Clone)]
 pub(crate) struct Sign {
     /// Producers below this transaction may have read "no sign".
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "only PostgreSQL has producers that see an old sign")
+    )]
     pub(crate) before: Option<String>,
 }
 

@@ -17,8 +17,9 @@ mod application;
 mod subscriptions;
 mod tally;
 mod screen;
-mod output;
+mod json;
 mod summary;
+mod output;
 
 use application::Application;
 use file::DatabaseFile;
@@ -33,21 +34,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the end waits for events that are still being delivered or retried.
 const FINISH_WITHIN: Duration = Duration::from_secs(6);
 
-pub(crate) async fn run(options: DevOptions) -> Result<(), Failure> {
+pub(crate) async fn run(options: DevOptions, json: bool) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let file = DatabaseFile::choose(options.database.as_deref().map(Path::new))?;
     tokio::select! {
-        done = demonstrate(&options, &file, signals.stop) => done,
+        done = demonstrate(&options, json, &file, signals.stop) => done,
         () = signals.stop_at_once.cancelled() => Err(Failure::Interrupted),
     }
 }
 
 async fn demonstrate(
     options: &DevOptions,
+    json: bool,
     file: &DatabaseFile,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
-    let mut show = Show::open(options, file).await?;
+    let mut show = Show::open(options, Output::to_stdout(json), file).await?;
     let deadline = options.seconds.map(|seconds| show.started + Duration::from_secs(seconds));
     show.run_until(&stop, deadline).await?;
     show.finish().await?;
@@ -69,7 +71,7 @@ struct Show<'f> {
 }
 
 impl<'f> Show<'f> {
-    async fn open(options: &DevOptions, file: &'f DatabaseFile) -> Result<Self, Failure> {
+    async fn open(options: &DevOptions, output: Output, file: &'f DatabaseFile) -> Result<Self, Failure> {
         let pool = file.open().await?;
         let posthaste = Posthaste::sqlite(pool.clone());
         posthaste.migrate().await.map_err(|error| file.unusable(&error))?;
@@ -78,7 +80,7 @@ impl<'f> Show<'f> {
         let subscriptions = Subscriptions::start(&posthaste, options.rate).await?;
         let stop_writing = CancellationToken::new();
         let writing = tokio::spawn(application.clone().run(options.rate, stop_writing.clone()));
-        let (output, started) = (Output::to_stdout(), Instant::now());
+        let started = Instant::now();
         Ok(Self {
             file,
             pool,
@@ -132,7 +134,7 @@ impl<'f> Show<'f> {
         let facts =
             summary::Facts::gather(&self.pool, &self.application, work, self.started.elapsed()).await?;
         self.pool.close().await;
-        self.output.end(&summary::lines(&facts, self.file))?;
+        self.output.end(&facts, self.file)?;
         Ok(())
     }
 

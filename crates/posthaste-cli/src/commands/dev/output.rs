@@ -1,35 +1,45 @@
-//! Where the demonstration is shown: a block redrawn in place on a terminal, plain lines everywhere else.
+//! Where the demonstration is shown: a block redrawn in place on a terminal, plain lines everywhere else, or a line of
+//! JSON for every moment.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::time::Duration;
 
+use serde_json::Value;
+
+use super::file::DatabaseFile;
+use super::json;
 use super::screen::{self, Line, Picture};
+use super::summary::{self, Facts};
+use super::tally::News;
 
 /// How many sentences are remembered for the screen.
 const REMEMBERED: usize = 8;
 
-/// The two ways to show it.
+/// The ways to show it.
 #[derive(Debug)]
 pub(crate) enum Output {
     Live(Live),
     Plain(Plain),
+    Json(Json),
 }
 
 impl Output {
-    pub(crate) fn to_stdout() -> Self {
+    pub(crate) fn to_stdout(json: bool) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         match io::stdout().is_terminal() && !dumb {
+            _ if json => Self::Json(Json::default()),
             true => Self::Live(Live::default()),
             false => Self::Plain(Plain::default()),
         }
     }
 
-    /// What happened, in sentences.
-    pub(crate) fn tell(&mut self, when: Duration, news: Vec<String>) -> io::Result<()> {
+    /// What happened.
+    pub(crate) fn tell(&mut self, when: Duration, news: Vec<News>) -> io::Result<()> {
         match self {
             Self::Live(live) => live.remember(when, news),
-            Self::Plain(_) => news.iter().try_for_each(|sentence| stamped_line(when, sentence))?,
+            Self::Plain(_) => news.iter().try_for_each(|news| stamped_line(when, &news.sentence))?,
+            Self::Json(_) => news.iter().try_for_each(|news| json_line(&json::news(when, news)))?,
         }
         Ok(())
     }
@@ -39,16 +49,49 @@ impl Output {
         match self {
             Self::Live(live) => live.draw(picture),
             Self::Plain(plain) => plain.print(picture),
+            Self::Json(json) => json.print(picture),
         }
     }
 
     /// The last words, below everything else.
-    pub(crate) fn end(&mut self, lines: &[String]) -> io::Result<()> {
+    pub(crate) fn end(&mut self, facts: &Facts, file: &DatabaseFile) -> io::Result<()> {
+        if let Self::Json(_) = self {
+            return json_line(&summary::json(facts, file));
+        }
         let mut stdout = io::stdout();
         writeln!(stdout)?;
-        lines.iter().try_for_each(|line| writeln!(stdout, "{line}"))?;
+        summary::lines(facts, file).iter().try_for_each(|line| writeln!(stdout, "{line}"))?;
         stdout.flush()
     }
+}
+
+/// Objects of counts: at most one a second, and only when something changed.
+#[derive(Debug, Default)]
+pub(crate) struct Json {
+    last: Option<(Duration, Value)>,
+}
+
+impl Json {
+    fn print(&mut self, picture: &Picture<'_>) -> io::Result<()> {
+        if self.last.is_none() {
+            json_line(&json::started(picture))?;
+        }
+        let counts = json::counts(picture);
+        let news = self.last.as_ref().is_none_or(|(when, last)| {
+            *last != counts && picture.elapsed.saturating_sub(*when) >= Duration::from_secs(1)
+        });
+        if news {
+            json_line(&json::stamped("counts", picture.elapsed, counts.clone()))?;
+            self.last = Some((picture.elapsed, counts));
+        }
+        Ok(())
+    }
+}
+
+fn json_line(object: &Value) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{object}")?;
+    stdout.flush()
 }
 
 fn stamped_line(when: Duration, text: &str) -> io::Result<()> {
@@ -87,8 +130,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    fn remember(&mut self, when: Duration, news: Vec<String>) {
-        self.news.extend(news.into_iter().map(|sentence| (when, sentence)));
+    fn remember(&mut self, when: Duration, news: Vec<News>) {
+        self.news.extend(news.into_iter().map(|news| (when, news.sentence)));
         while self.news.len() > REMEMBERED {
             let oldest = self.news.iter().position(|(_, sentence)| !screen::tells_of_dead(sentence));
             self.news.remove(oldest.unwrap_or(0));

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste::Counters;
+use serde_json::{Map, Value, json};
 use sqlx::SqlitePool;
 
 use super::application::Application;
 use super::file::DatabaseFile;
+use super::json::stamped;
 use super::screen::plural;
 use super::subscriptions::NAMES;
 use super::tally::{Counts, Tally};
@@ -91,6 +93,34 @@ pub(crate) fn lines(facts: &Facts, file: &DatabaseFile) -> Vec<String> {
     lines.extend(still_open(facts));
     lines.extend(what_next(file));
     lines
+}
+
+/// The summary for scripts.
+pub(crate) fn json(facts: &Facts, file: &DatabaseFile) -> Value {
+    let one = |((name, counts), retries): ((&&str, &Counts), u64)| {
+        let facts = json!({
+            "delivered": counts.delivered,
+            "events": counts.all(),
+            "retries": retries,
+            "dead": counts.dead,
+            "open": counts.open(),
+        });
+        ((*name).to_owned(), facts)
+    };
+    let elapsed = facts.elapsed;
+    let letter = |letter: &DeadLetter| json!({ "order": letter.order, "subscription": letter.subscription, "error": letter.error });
+    let facts = json!({
+        "orders": facts.orders,
+        "events": facts.events,
+        "orders_before": facts.before,
+        "rolled_back": facts.rolled_back,
+        "subscriptions":
+            NAMES.iter().zip(&facts.counts).zip(facts.retries).map(one).collect::<Map<_, _>>(),
+        "dead_letters": facts.dead_letters.iter().map(letter).collect::<Vec<_>>(),
+        "database": file.path().display().to_string(),
+        "database_kept": !file.is_temporary(),
+    });
+    stamped("summary", elapsed, facts)
 }
 
 fn written(facts: &Facts) -> Vec<String> {

@@ -13,6 +13,9 @@ use crate::failure::Failure;
 /// With more news than this in one look (a high `--rate`), those who only wait are left to the counts.
 const MANY: usize = 4;
 
+/// The moment when an event begins to wait behind an earlier one.
+const WAITS: &str = "waits";
+
 /// How many events of a subscription are in which state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -41,6 +44,15 @@ impl Counts {
     pub(crate) fn all(&self) -> u64 {
         self.delivered + self.dead + self.open()
     }
+}
+
+/// Something that happened since the last look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(crate) moment: &'static str,
+    pub(crate) subscription: &'static str,
+    pub(crate) order: String,
+    pub(crate) sentence: String,
 }
 
 /// One event in one subscription, as the view has it.
@@ -106,17 +118,17 @@ impl Tally {
         self.counts.iter().all(|counts| counts.open() == 0)
     }
 
-    /// Looks again; answers what happened since, in sentences.
-    pub(crate) async fn read(&mut self, pool: &SqlitePool) -> Result<Vec<String>, Failure> {
+    /// Looks again; answers what happened since.
+    pub(crate) async fn read(&mut self, pool: &SqlitePool) -> Result<Vec<News>, Failure> {
         let rows =
             rows_above(pool, self.floor).await.map_err(Failure::while_doing("read the event status"))?;
         Ok(self.absorb(&rows))
     }
 
-    fn absorb(&mut self, rows: &[Row]) -> Vec<String> {
-        let mut news: Vec<String> = rows.iter().flat_map(|row| self.news(row)).collect();
+    fn absorb(&mut self, rows: &[Row]) -> Vec<News> {
+        let mut news: Vec<News> = rows.iter().flat_map(|row| self.news(row)).collect();
         if news.len() > MANY {
-            news.retain(|sentence| !sentence.contains(" waits at "));
+            news.retain(|news| news.moment != WAITS);
         }
         self.counts = self.settled;
         rows.iter().for_each(|row| self.counts[row.subscription].add(row));
@@ -133,26 +145,33 @@ impl Tally {
         self.told.retain(|(_, seq), _| *seq > self.floor);
     }
 
-    fn news(&mut self, row: &Row) -> Option<String> {
+    fn news(&mut self, row: &Row) -> Option<News> {
+        let (moment, sentence) = self.happened(row)?;
+        Some(News { moment, subscription: NAMES[row.subscription], order: row.order.clone(), sentence })
+    }
+
+    fn happened(&mut self, row: &Row) -> Option<(&'static str, String)> {
         let told = self.told.entry((row.subscription, row.seq)).or_default();
         let (order, name, customer) = (&row.order, NAMES[row.subscription], &row.customer);
         if row.status == "dead" && !std::mem::replace(&mut told.dead, true) {
-            return Some(format!(
-                "order {order} is poison for {name}: dead after {} attempts; the others go on",
-                row.attempts
-            ));
+            let attempts = row.attempts;
+            let sentence = format!(
+                "order {order} is poison for {name}: dead after {attempts} attempts; the others go on"
+            );
+            return Some(("dead", sentence));
         }
         if row.status == "pending" && row.attempts > std::mem::replace(&mut told.failures, row.attempts) {
             let (error, due_in) = (&row.error, row.due_in);
-            return Some(format!("order {order}: {name} failed ({error}), trying again in {due_in:.1} s"));
+            let sentence = format!("order {order}: {name} failed ({error}), trying again in {due_in:.1} s");
+            return Some(("failed", sentence));
         }
         if row.parked && !std::mem::replace(&mut told.kept_back, true) {
-            return Some(format!(
-                "order {order} waits at {name}: an earlier order of {customer} comes first"
-            ));
+            let sentence =
+                format!("order {order} waits at {name}: an earlier order of {customer} comes first");
+            return Some((WAITS, sentence));
         }
         if row.status == "delivered" && told.failures > 0 && !std::mem::replace(&mut told.recovered, true) {
-            return Some(format!("order {order}: {name} recovered, delivered by retry"));
+            return Some(("recovered", format!("order {order}: {name} recovered, delivered by retry")));
         }
         None
     }
@@ -195,10 +214,14 @@ mod tests {
         }
     }
 
+    fn sentences(news: Vec<News>) -> Vec<String> {
+        news.into_iter().map(|news| news.sentence).collect()
+    }
+
     #[test]
     fn a_retry_is_told_once_per_failure_and_then_its_recovery() {
         let mut tally = Tally::default();
-        let mut news = |status, attempts| tally.absorb(&[row(1, 17, status, attempts)]);
+        let mut news = |status, attempts| sentences(tally.absorb(&[row(1, 17, status, attempts)]));
         assert!(news("pending", 0).is_empty());
         assert_eq!(news("pending", 1), ["order 17: billing failed (away), trying again in 0.4 s"]);
         assert!(news("pending", 1).is_empty());
@@ -212,7 +235,7 @@ mod tests {
         let mut tally = Tally::default();
         let rows = [row(0, 13, "pending", 0), row(2, 13, "dead", 3)];
         let told = ["order 13 is poison for analytics: dead after 3 attempts; the others go on"];
-        assert_eq!(tally.absorb(&rows), told);
+        assert_eq!(sentences(tally.absorb(&rows)), told);
         assert!(tally.absorb(&rows).is_empty());
     }
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::failure::Code;
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
@@ -31,11 +33,13 @@ pub(crate) struct Finding {
     pub(crate) sentence: String,
     /// What to do about it; empty if nothing.
     pub(crate) remedy: String,
+    /// What scripts are told if it is bad.
+    pub(crate) code: Code,
 }
 
 impl Finding {
     pub(crate) fn good(check: impl Into<String>, sentence: impl Into<String>) -> Self {
-        Self { check: check.into(), verdict: Verdict::Good, sentence: sentence.into(), remedy: String::new() }
+        Self::new(check, Verdict::Good, sentence, "")
     }
 
     pub(crate) fn warning(
@@ -43,8 +47,7 @@ impl Finding {
         sentence: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        let (check, sentence, remedy) = (check.into(), sentence.into(), remedy.into());
-        Self { check, verdict: Verdict::Warning, sentence, remedy }
+        Self::new(check, Verdict::Warning, sentence, remedy)
     }
 
     pub(crate) fn bad(
@@ -52,8 +55,22 @@ impl Finding {
         sentence: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
+        Self::new(check, Verdict::Bad, sentence, remedy)
+    }
+
+    /// Something that has a code of its own: the database is away, refuses, or is not prepared.
+    pub(crate) fn coded(check: impl Into<String>, code: Code, sentence: impl Into<String>) -> Self {
+        Self { code, ..Self::bad(check, sentence, "") }
+    }
+
+    fn new(
+        check: impl Into<String>,
+        verdict: Verdict,
+        sentence: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         let (check, sentence, remedy) = (check.into(), sentence.into(), remedy.into());
-        Self { check, verdict: Verdict::Bad, sentence, remedy }
+        Self { check, verdict, sentence, remedy, code: Code::CheckFailed }
     }
 
     pub(crate) fn json(&self) -> Value {

@@ -9,6 +9,7 @@ use posthaste_sinks::Endpoint;
 
 use super::finding::Finding;
 use crate::database::Database;
+use crate::failure::{Code, Failure};
 
 /// How long a sink may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -17,10 +18,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) async fn examine(database: &Database) -> Vec<Finding> {
     let tables = match database.tables().await {
         Ok(tables) => tables,
-        Err(refusal) => return vec![Finding::bad("tables", refusal.sentence, "")],
+        Err(refusal) => return vec![Finding::coded("tables", refusal.code, refusal.sentence)],
     };
     if let Some(sentence) = tables.problem() {
-        return vec![Finding::bad("tables", sentence, "")];
+        return vec![Finding::coded("tables", Code::Configuration, sentence)];
     }
     let sound = Finding::good("tables", format!("version {}, as this program needs it", tables.needed));
     std::iter::once(sound).chain(subscriptions(&database.posthaste).await).collect()
@@ -30,7 +31,9 @@ async fn subscriptions(posthaste: &Posthaste) -> Vec<Finding> {
     let name = "subscriptions";
     match posthaste.admin().subscriptions().await {
         Err(error) => {
-            vec![Finding::bad(name, error.to_string(), "run doctor again when the database answers")]
+            let failure = Failure::from(error);
+            let code = failure.code().unwrap_or(Code::Failed);
+            vec![Finding::coded(name, code, failure.lines().join("; "))]
         }
         Ok(states) if states.is_empty() => {
             vec![Finding::warning(

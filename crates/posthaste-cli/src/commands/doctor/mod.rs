@@ -24,21 +24,26 @@ pub(crate) async fn run(global: &GlobalOptions) -> Result<(), Failure> {
     match Config::load(&sources) {
         Ok(config) => findings.extend(examine_sinks(&config).await),
         Err(mistakes) => {
-            let found = |mistake: Problem| Finding::bad("configuration", mistake.to_string(), "");
+            let found =
+                |mistake: Problem| Finding::coded("configuration", Code::Configuration, mistake.to_string());
             findings.extend(mistakes.into_iter().map(found));
         }
     }
     print(&findings, global.json)?;
-    match findings.iter().map(|finding| finding.verdict).max() {
-        Some(Verdict::Bad) => Err(Failure::Said(Code::CheckFailed)),
-        _ => Ok(()),
-    }
+    conclusion(&findings).map_or(Ok(()), |code| Err(Failure::Said(code)))
+}
+
+/// What is bad decides, and first of all what has a code of its own: without a database the rest means little.
+fn conclusion(findings: &[Finding]) -> Option<Code> {
+    let bad =
+        || findings.iter().filter(|finding| finding.verdict == Verdict::Bad).map(|finding| finding.code);
+    bad().find(|code| *code != Code::CheckFailed).or_else(|| bad().next())
 }
 
 async fn examine_database(config: &DatabaseConfig) -> Result<Vec<Finding>, Failure> {
-    let database = Database::prepare(config)?;
+    let database = Database::prepare_for_person(config)?;
     if let Err(refusal) = database.connect().await {
-        return Ok(vec![Finding::bad("database", refusal.sentence, "")]);
+        return Ok(vec![Finding::coded("database", refusal.code, refusal.sentence)]);
     }
     let mut findings = vec![Finding::good("database", config.shown())];
     findings.extend(match &database.pool {

@@ -63,7 +63,7 @@ fn event(options: &EnqueueOptions) -> Result<NewEvent, Failure> {
     if let Some(tenant) = options.tenant {
         event = event.tenant(tenant);
     }
-    if let Some([kind, id]) = options.aggregate.as_deref() {
+    if let (Some(kind), Some(id)) = (&options.aggregate_type, &options.aggregate_id) {
         event = event.aggregate(kind, id);
     }
     if let Some(dedupe_key) = &options.dedupe_key {

@@ -12,6 +12,7 @@ use posthaste::admin::{EventQuery, Found};
 use crate::cli::events::ListEvents;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::signals::until_stopped;
 use crate::talk::out;
 use crate::talk::table::fit;
 
@@ -21,7 +22,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// Events remembered as seen: how far back a late commit is noticed.
 const REMEMBERED: usize = 2_000;
 
-pub(super) async fn run(context: &Context, options: &ListEvents) -> Result<(), Failure> {
+pub(super) async fn run(context: &Context, options: ListEvents) -> Result<(), Failure> {
+    until_stopped(follow(context.clone(), options)).await
+}
+
+async fn follow(context: Context, options: ListEvents) -> Result<(), Failure> {
     let admin = context.admin();
     let mut query = options.filter.query();
     query.limit = 500;

@@ -13,7 +13,7 @@ pub(crate) use enqueue::body;
 
 pub(crate) async fn run(context: &Context, command: EventsCommand) -> Result<(), Failure> {
     match command {
-        EventsCommand::List(options) if options.follow => follow::run(context, &options).await,
+        EventsCommand::List(options) if options.follow => follow::run(context, options).await,
         EventsCommand::List(options) => list::run(context, &options).await,
         EventsCommand::Show(options) => show::run(context, &options).await,
         EventsCommand::Enqueue(options) => enqueue::run(context, options).await,

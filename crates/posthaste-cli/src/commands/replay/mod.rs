@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use posthaste::Admin;
-use posthaste::admin::{EventQuery, ReplayFrom, SettingsChange, SubscriptionState};
+use posthaste::admin::{EventQuery, ReplayFrom, SubscriptionState};
 use serde_json::{Value, json};
 
 use crate::cli::operate::ReplayOptions;
@@ -15,8 +15,10 @@ use crate::talk::names::known;
 use crate::talk::out::{self, plural};
 use crate::talk::shape::number;
 
+mod limit;
 mod progress;
 
+use limit::Limit;
 use progress::Progress;
 
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -54,7 +56,7 @@ enum Ended {
 
 pub(crate) async fn run(context: &Context, options: &ReplayOptions) -> Result<(), Failure> {
     let admin = context.admin();
-    let (name, rate) = (&options.subscription, options.rate);
+    let name = &options.subscription;
     let before = known(&admin, name).await?;
     let ahead = ahead(&admin, name, options.from).await?;
     if options.consent.dry_run {
@@ -64,35 +66,36 @@ pub(crate) async fn run(context: &Context, options: &ReplayOptions) -> Result<()
         return nothing(context, name);
     }
     confirm(&question(name, &ahead), options.consent.yes)?;
-    if rate.is_some() {
-        change_rate(&admin, name, rate).await?;
-        // A worker that does not know the limit yet would deliver thousands before it hears of it.
-        tokio::time::sleep(TAKEN_UP).await;
+    let signals = Signals::listen()?;
+    let limit = Limit::set(&admin, &before, options.rate).await?;
+    if limit.is_some() && !taken_up(&signals).await {
+        Limit::take_away(limit.as_ref(), &admin).await?;
+        return Err(Failure::sentence("stopped before anything was moved; nothing was changed"));
     }
-    let seq = admin.replay(name, options.from).await?;
+    let seq = match admin.replay(name, options.from).await {
+        Ok(seq) => seq,
+        Err(error) => {
+            Limit::take_away(limit.as_ref(), &admin).await?;
+            return Err(error.into());
+        }
+    };
     let ended = match options.no_watch {
         true => Ok(None),
-        false => watch(&admin, name, &ahead).await.map(Some),
+        false => watch(&admin, name, &ahead, &signals).await.map(Some),
     };
-    if let Some(rate) = rate {
-        let done = matches!(ended, Ok(Some(Ended::Done)));
-        give_back(&admin, name, rate, before.settings.rate, done).await?;
+    match &ended {
+        Ok(Some(Ended::Done)) => Limit::take_away(limit.as_ref(), &admin).await?,
+        _ => limit.iter().for_each(Limit::say_that_it_stays),
     }
     answer(context, name, seq, &ahead, ended?.as_ref())
 }
 
-async fn change_rate(admin: &Admin, name: &str, rate: Option<u32>) -> Result<(), Failure> {
-    Ok(admin.change_settings(name, SettingsChange::new(|settings| settings.rate = rate)).await?)
-}
-
-/// The former rate again, once the replay is done; before that the limit stays, and somebody must know.
-async fn give_back(admin: &Admin, name: &str, rate: u32, former: u32, done: bool) -> Result<(), Failure> {
-    if done {
-        return change_rate(admin, name, Some(former)).await;
+/// A worker that does not know the limit yet would deliver thousands before it hears of it. `false`: interrupted.
+async fn taken_up(signals: &Signals) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(TAKEN_UP) => true,
+        () = signals.stop.cancelled() => false,
     }
-    eprintln!("The limit of {rate} events a second stays. When it is done, type:");
-    eprintln!("  posthaste subscriptions set {name} --rate {former}");
-    Ok(())
 }
 
 fn answer(
@@ -172,8 +175,7 @@ pub(crate) fn nothing(context: &Context, name: &str) -> Result<(), Failure> {
 }
 
 /// Looks until the subscription has caught up. What is retried, delayed or blocked by then is not waited for.
-async fn watch(admin: &Admin, name: &str, ahead: &Ahead) -> Result<Ended, Failure> {
-    let signals = Signals::listen()?;
+async fn watch(admin: &Admin, name: &str, ahead: &Ahead, signals: &Signals) -> Result<Ended, Failure> {
     let mut progress = Progress::to_stderr();
     let (mut total, mut alone_since) = (ahead.number, None);
     loop {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::operate::StatusOptions;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::signals::until_stopped;
 use crate::talk::out;
 use crate::talk::paint::painted;
 use crate::talk::table::{Table, wrapped};
@@ -24,21 +25,31 @@ use verdict::{Judgement, Verdict, judge};
 /// A subscription and what is to be said about it.
 type Judged = (SubscriptionState, Judgement);
 
-pub(crate) async fn run(context: &Context, options: &StatusOptions) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, options: StatusOptions) -> Result<(), Failure> {
+    if options.watch {
+        return until_stopped(watch(context.clone(), options)).await;
+    }
+    let judged = look(context, &options).await?;
+    show(context, &judged)?;
+    conclusion(&judged)
+}
+
+async fn watch(context: Context, options: StatusOptions) -> Result<(), Failure> {
     loop {
-        let judged = look(context, options).await?;
-        if options.watch && !context.json && std::io::stdout().is_terminal() {
+        let judged = look(&context, &options).await?;
+        if !context.json && std::io::stdout().is_terminal() {
             // A clean screen for every look.
             out::bytes(b"\x1b[2J\x1b[H")?;
         }
-        match context.json {
-            true => out::line(all_json(&judged).to_string())?,
-            false => out::lines(told(&judged))?,
-        }
-        if !options.watch {
-            return conclusion(&judged);
-        }
+        show(&context, &judged)?;
         tokio::time::sleep(options.every).await;
+    }
+}
+
+fn show(context: &Context, judged: &[Judged]) -> Result<(), Failure> {
+    match context.json {
+        true => out::line(all_json(judged).to_string()),
+        false => out::lines(told(judged)),
     }
 }
 

@@ -56,10 +56,14 @@ fn print(context: &Context, state: &SubscriptionState) -> Result<(), Failure> {
 async fn set(context: &Context, options: &SetOptions) -> Result<(), Failure> {
     let admin = context.admin();
     known(&admin.clone().counting_to(1), &options.name).await?;
-    match (options.reset, options.change.settings()) {
-        (true, _) => admin.reset_settings(&options.name).await?,
-        (false, Some(change)) => admin.change_settings(&options.name, change).await?,
-        (false, None) => {
+    match (options.reset.as_deref(), options.change.settings()) {
+        (Some([]), _) => admin.reset_settings(&options.name).await?,
+        (Some(settings), _) => {
+            let names: Vec<&str> = settings.iter().map(String::as_str).collect();
+            admin.reset_only(&options.name, &names).await?;
+        }
+        (None, Some(change)) => admin.change_settings(&options.name, change).await?,
+        (None, None) => {
             return Err(Failure::usage(
                 "nothing to set; give a setting such as --batch-size 200, or --reset",
             ));
@@ -135,10 +139,18 @@ async fn remove(context: &Context, options: &RemoveOptions) -> Result<(), Failur
     }
     let question = format!("Remove {} with its progress, {loss}? This cannot be undone.", state.name);
     confirm(&question, options.consent.yes)?;
-    admin.delete_subscription(&state.name).await?;
+    admin.delete_subscription(&state.name).await.map_err(refused)?;
     match context.json {
         true => out::line(json!({"subscription": state.name, "removed": true}).to_string()),
         false => out::line(format!("{} is removed.", state.name)),
+    }
+}
+
+/// That a worker holds it is no mistake of whoever typed the command.
+fn refused(error: posthaste::Error) -> Failure {
+    match error {
+        posthaste::Error::InvalidSetting { problem, .. } => Failure::sentence(problem),
+        other => other.into(),
     }
 }
 

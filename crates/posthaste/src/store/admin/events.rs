@@ -240,6 +240,8 @@ pub struct BlockedKey {
     pub waiting: Count,
     /// The event at the head.
     pub head: EventId,
+    /// When it failed first: since then the key waits.
+    pub since: DateTime<Utc>,
     /// How it stands; a dead one needs a person.
     pub status: DeliveryStatus,
     /// Attempts made at it.

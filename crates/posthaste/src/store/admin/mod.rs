@@ -18,8 +18,8 @@ mod upkeep;
 pub use events::{
     BlockedKey, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found, Reading,
 };
-pub(crate) use state::overridden;
 pub use state::{Count, LaneState, SettingsChange, SubscriptionState};
+pub(crate) use state::{Override, overridden};
 pub use upkeep::{HeldBack, Operation, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport};
 
 /// What to do with deliveries.
@@ -72,13 +72,8 @@ pub(crate) trait AdminStore: Debug + Send + Sync {
 
     /// Pauses or resumes; `false`: it was so already.
     async fn set_paused(&self, subscription: &str, paused: bool, who: &str) -> Result<bool>;
-    /// Puts settings over the declared ones; `None` takes all of them away.
-    async fn override_settings(
-        &self,
-        subscription: &str,
-        change: Option<&SettingsChange>,
-        who: &str,
-    ) -> Result<()>;
+    /// Puts settings over the declared ones, or takes them away.
+    async fn override_settings(&self, subscription: &str, change: Override<'_>, who: &str) -> Result<()>;
     /// Removes a subscription with its progress and its deliveries.
     async fn delete_subscription(&self, subscription: &str, who: &str) -> Result<()>;
 

@@ -150,6 +150,20 @@ pub struct SettingsChange {
 }
 
 impl SettingsChange {
+    /// The names of all settings, as they stand in the database, in configuration files and in
+    /// [`SubscriptionState::overridden`].
+    pub const NAMES: [&'static str; 9] = [
+        "batch_size",
+        "concurrency",
+        "poll_interval",
+        "lease",
+        "max_attempts",
+        "base_delay",
+        "max_delay",
+        "timeout",
+        "rate",
+    ];
+
     /// Nothing yet: `SettingsChange::new(|s| s.batch_size = Some(500))`.
     pub fn new(change: impl FnOnce(&mut Self)) -> Self {
         let mut changed = Self::default();
@@ -178,21 +192,55 @@ impl SettingsChange {
     }
 }
 
-/// What lies over the declared settings after a change; `None` takes everything away. What comes out must be valid as a
-/// whole, not just each change by itself.
-pub(crate) fn overridden(
-    declared: Value,
-    overrides: Value,
-    change: Option<&SettingsChange>,
-) -> Result<Value> {
-    let overrides = match change {
-        Some(change) => merged(overrides, change.to_json()),
-        None => Map::new(),
-    };
+/// What is done to the settings that lie over the declared ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Override<'a> {
+    /// These are put over them; the others stay.
+    Put(SettingsChange),
+    /// These are taken away; the others stay.
+    Take(&'a [&'a str]),
+    /// All are taken away.
+    TakeAll,
+}
+
+impl Override<'_> {
+    /// The words in the `operations` table.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Put(_) => "change settings",
+            Self::Take(_) | Self::TakeAll => "reset settings",
+        }
+    }
+
+    fn applied(&self, overrides: Value) -> Result<Map<String, Value>> {
+        match self {
+            Self::Put(change) => Ok(merged(overrides, change.to_json())),
+            Self::Take(names) => without(merged(overrides, Map::new()), names),
+            Self::TakeAll => Ok(Map::new()),
+        }
+    }
+}
+
+/// What lies over the declared settings afterwards. What comes out must be valid as a whole, not just each change by
+/// itself.
+pub(crate) fn overridden(declared: Value, overrides: Value, change: Override<'_>) -> Result<Value> {
+    let overrides = change.applied(overrides)?;
     let settings: Settings = serde_json::from_value(Value::Object(merged(declared, overrides.clone())))
         .map_err(|error| Error::Corrupt(format!("the settings: {error}")))?;
     settings.validate()?;
     Ok(Value::Object(overrides))
+}
+
+/// Refuses names that no setting has: taking away what is not there would look like success.
+fn without(mut overrides: Map<String, Value>, names: &[&str]) -> Result<Map<String, Value>> {
+    for name in names {
+        if !SettingsChange::NAMES.contains(name) {
+            let problem = format!("is no setting; there are {}", SettingsChange::NAMES.join(", "));
+            return Err(Error::invalid_setting(*name, problem));
+        }
+        overrides.remove(*name);
+    }
+    Ok(overrides)
 }
 
 fn merged(over: Value, change: Map<String, Value>) -> Map<String, Value> {
@@ -237,6 +285,22 @@ mod tests {
         let known: Vec<&String> = declared.as_object().unwrap().keys().collect();
         let changed = all.to_json();
         assert_eq!(changed.keys().collect::<Vec<_>>(), known);
+        let mut names = SettingsChange::NAMES.to_vec();
+        names.sort_unstable();
+        assert_eq!(names, known);
         assert!(SettingsChange::default().to_json().is_empty());
+    }
+
+    #[test]
+    fn a_setting_is_taken_away_and_what_is_left_must_be_valid() {
+        let declared = serde_json::to_value(Settings::default()).unwrap();
+        let over = serde_json::json!({"rate": 5, "base_delay": 400_000, "max_delay": 500_000});
+        let left = overridden(declared.clone(), over.clone(), Override::Take(&["rate"])).unwrap();
+        assert_eq!(left, serde_json::json!({"base_delay": 400_000, "max_delay": 500_000}));
+        let refused = overridden(declared.clone(), over.clone(), Override::Take(&["max_delay"])).unwrap_err();
+        assert!(refused.to_string().contains("base_delay is longer than max_delay"), "{refused}");
+        let unknown = overridden(declared.clone(), over.clone(), Override::Take(&["rat"])).unwrap_err();
+        assert!(unknown.to_string().starts_with("rat: is no setting; there are batch_size, "), "{unknown}");
+        assert_eq!(overridden(declared, over, Override::TakeAll).unwrap(), serde_json::json!({}));
     }
 }

@@ -13,9 +13,16 @@ const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/postgres/0001_en
 const MIGRATION_LOCK: i64 = 0x706f_7374_6861_7374;
 
 impl PgStore {
-    /// The SQL of all migrations, for those who apply it with a tool of their own.
+    /// A text per version, oldest first. Each is complete, and `migrate` runs nothing else: the first creates the schema,
+    /// and each records the version it brings about.
     pub(crate) fn migration_texts(&self) -> Vec<String> {
-        MIGRATIONS.iter().map(|text| text.replace("{schema}", self.schema.as_str())).collect()
+        let schema = self.schema.as_str();
+        let create = format!("create schema if not exists {schema};\n\n");
+        let begin = std::iter::once(create).chain(std::iter::repeat(String::new()));
+        let texts = MIGRATIONS.iter().map(|text| text.replace("{schema}", schema));
+        let whole =
+            |(index, (begin, text)): (usize, (String, String))| begin + &text + &recorded(schema, index + 1);
+        begin.zip(texts).enumerate().map(whole).collect()
     }
 
     pub(crate) async fn run_migrations(&self) -> Result<()> {
@@ -26,14 +33,10 @@ impl PgStore {
             .execute(&mut *tx)
             .await
             .map_err(Error::database(doing))?;
-        let schema = self.schema.as_str();
-        let create = AssertSqlSafe(format!("create schema if not exists {schema}"));
-        tx.execute(create).await.map_err(Error::database(doing))?;
         let applied = self.applied_version(&mut tx).await?.unwrap_or(0);
         refuse_newer(applied)?;
-        for (index, text) in self.migration_texts().into_iter().enumerate().skip(applied) {
+        for text in self.migration_texts().into_iter().skip(applied) {
             tx.execute(AssertSqlSafe(text)).await.map_err(Error::database(doing))?;
-            self.record_version(&mut tx, index + 1).await?;
         }
         tx.commit().await.map_err(Error::database(doing))
     }
@@ -55,21 +58,6 @@ impl PgStore {
                 .await
                 .map_err(Error::database("read the schema version"))?;
         Ok(version.map(|version| usize::try_from(version).unwrap_or(usize::MAX)))
-    }
-
-    async fn record_version(&self, conn: &mut sqlx::PgConnection, version: usize) -> Result<()> {
-        let statement = format!(
-            "insert into {}.meta (version, system_identifier) \
-             values ($1, (select system_identifier from pg_control_system())) \
-             on conflict (one) do update set version = excluded.version",
-            self.schema.as_str()
-        );
-        sqlx::query(AssertSqlSafe(statement))
-            .bind(i32::try_from(version).unwrap_or(i32::MAX))
-            .execute(conn)
-            .await
-            .map(|_| ())
-            .map_err(Error::database("record the schema version"))
     }
 
     /// Refuses to deliver from tables of another version, from a replica, or from a cluster the marks do not belong to.
@@ -108,6 +96,15 @@ impl PgStore {
             false => Err(Error::ClusterChanged { recorded: recorded.to_string(), found: found.to_string() }),
         }
     }
+}
+
+/// Writes the version down, and whose transaction ids the marks are made of.
+fn recorded(schema: &str, version: usize) -> String {
+    format!(
+        "\ninsert into {schema}.meta (version, system_identifier)\n  \
+         values ({version}, (select system_identifier from pg_control_system()))\n  \
+         on conflict (one) do update set version = excluded.version;\n"
+    )
 }
 
 fn refuse_newer(applied: usize) -> Result<()> {

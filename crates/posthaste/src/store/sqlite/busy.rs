@@ -24,6 +24,28 @@ macro_rules! patiently {
     }};
 }
 
+/// The same where somebody waits for an answer: whoever asks or migrates is told that the database is locked, where a
+/// worker would go on trying.
+macro_rules! for_a_while {
+    ($attempt:expr) => {{
+        let mut pause = $crate::store::sqlite::busy::Pause::default();
+        let begun = std::time::Instant::now();
+        loop {
+            match $attempt.await {
+                Err($crate::error::Error::Conflict { doing, source })
+                    if begun.elapsed() < $crate::store::sqlite::busy::A_WHILE =>
+                {
+                    pause.wait(doing, &source).await
+                }
+                done => break done,
+            }
+        }
+    }};
+}
+
+/// How long somebody who waits for an answer is kept waiting, at least; a single attempt may take the busy timeout.
+pub(super) const A_WHILE: Duration = Duration::from_secs(10);
+
 /// The pauses between attempts: SQLite has already waited for its busy timeout, so these are short.
 #[derive(Debug, Default)]
 pub(super) struct Pause {

@@ -1,6 +1,6 @@
 //! The tables: created, brought up to date, and checked before anything is delivered.
 
-use sqlx::SqliteConnection;
+use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::error::{Error, Result};
 
@@ -9,20 +9,23 @@ use super::SqliteStore;
 /// Forward-only migrations, oldest first.
 const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/sqlite/0001_engine.sql")];
 
+const USE_WAL: &str = "pragma journal_mode = wal";
+
 impl SqliteStore {
-    /// The SQL of all migrations, for those who apply it with a tool of their own.
-    pub(crate) fn migration_texts(&self) -> Vec<String> {
-        MIGRATIONS.iter().map(|text| (*text).to_owned()).collect()
+    /// The SQL of all migrations, complete, for those who apply it with a tool of their own. The journal mode comes first:
+    /// it cannot be changed within a transaction.
+    pub(crate) fn printed_migrations(&self) -> Vec<String> {
+        let mut texts = migration_texts();
+        if let Some(first) = texts.first_mut() {
+            first.insert_str(0, &format!("{USE_WAL};\n\n"));
+        }
+        texts
     }
 
     /// Readers and the writer do not wait for each other in this journal mode. A database in memory keeps its own.
     pub(crate) async fn use_wal(&self) -> Result<()> {
         let doing = "switch the file to write-ahead logging";
-        sqlx::query("pragma journal_mode = wal")
-            .execute(&self.pool)
-            .await
-            .map(|_| ())
-            .map_err(Error::database(doing))
+        sqlx::query(USE_WAL).execute(&self.pool).await.map(|_| ()).map_err(Error::database(doing))
     }
 
     pub(crate) async fn run_migrations(&self) -> Result<()> {
@@ -30,9 +33,8 @@ impl SqliteStore {
         let mut tx = self.begin(doing).await?;
         let applied = applied_version(&mut tx).await?.unwrap_or(0);
         refuse_newer(applied)?;
-        for (index, text) in MIGRATIONS.iter().enumerate().skip(applied) {
-            sqlx::raw_sql(*text).execute(&mut *tx).await.map_err(Error::database(doing))?;
-            record_version(&mut tx, index + 1).await?;
+        for text in migration_texts().into_iter().skip(applied) {
+            sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *tx).await.map_err(Error::database(doing))?;
         }
         tx.commit(doing).await
     }
@@ -74,15 +76,16 @@ async fn applied_version(conn: &mut SqliteConnection) -> Result<Option<usize>> {
     Ok(version.map(|version| usize::try_from(version).unwrap_or(usize::MAX)))
 }
 
-async fn record_version(conn: &mut SqliteConnection, version: usize) -> Result<()> {
-    sqlx::query(
-        "insert into posthaste_meta (version) values (?1) on conflict (one) do update set version = excluded.version",
+/// A text per version, oldest first; each records the version it brings about.
+fn migration_texts() -> Vec<String> {
+    MIGRATIONS.iter().enumerate().map(|(index, text)| format!("{text}{}", recorded(index + 1))).collect()
+}
+
+fn recorded(version: usize) -> String {
+    format!(
+        "\ninsert into posthaste_meta (version) values ({version})\n  \
+         on conflict (one) do update set version = excluded.version;\n"
     )
-    .bind(i64::try_from(version).unwrap_or(i64::MAX))
-    .execute(conn)
-    .await
-    .map(|_| ())
-    .map_err(Error::database("record the schema version"))
 }
 
 fn refuse_newer(applied: usize) -> Result<()> {

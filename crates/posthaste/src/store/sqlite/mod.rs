@@ -68,12 +68,12 @@ pub fn sqlite_options(path: impl AsRef<Path>) -> SqliteConnectOptions {
 #[async_trait]
 impl Store for SqliteStore {
     async fn migrate(&self) -> Result<()> {
-        patiently!(self.use_wal())?;
-        patiently!(self.run_migrations())
+        for_a_while!(self.use_wal())?;
+        for_a_while!(self.run_migrations())
     }
 
     fn migration_sql(&self) -> Vec<String> {
-        self.migration_texts()
+        self.printed_migrations()
     }
 
     async fn check(&self) -> Result<()> {

@@ -8,8 +8,8 @@ use crate::event::Event;
 use crate::id::EventId;
 use crate::lease::Reader;
 use crate::store::admin::{
-    AdminStore, BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, Reading,
-    RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SettingsChange, SubscriptionState, Verb,
+    AdminStore, BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, Override,
+    Reading, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SubscriptionState, Verb,
 };
 
 use super::PgStore;
@@ -69,12 +69,7 @@ impl AdminStore for PgStore {
         self.pause_or_resume(subscription, paused, who).await
     }
 
-    async fn override_settings(
-        &self,
-        subscription: &str,
-        change: Option<&SettingsChange>,
-        who: &str,
-    ) -> Result<()> {
+    async fn override_settings(&self, subscription: &str, change: Override<'_>, who: &str) -> Result<()> {
         self.write_overrides(subscription, change, who).await
     }
 

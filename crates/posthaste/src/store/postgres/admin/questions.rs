@@ -99,6 +99,7 @@ fn blocked_key(row: &PgRow) -> Result<BlockedKey> {
         key: row.get("key"),
         waiting: Count::up_to(u64::MAX, waiting).at_least(row.get("cut")),
         head: EventId(row.get("event_id")),
+        since: row.get("since"),
         status: DeliveryStatus::parse(&word)
             .ok_or_else(|| Error::Corrupt(format!("`{word}` is not a status")))?,
         attempts: u32::try_from(row.get::<i32, _>("attempts")).unwrap_or(0),

@@ -4,7 +4,7 @@ use serde_json::json;
 use sqlx::Row;
 
 use crate::error::{Error, Result};
-use crate::store::admin::{SettingsChange, overridden};
+use crate::store::admin::{Override, overridden};
 use crate::store::postgres::PgStore;
 
 impl PgStore {
@@ -27,12 +27,7 @@ impl PgStore {
         Ok(true)
     }
 
-    pub(super) async fn write_overrides(
-        &self,
-        name: &str,
-        change: Option<&SettingsChange>,
-        who: &str,
-    ) -> Result<()> {
+    pub(super) async fn write_overrides(&self, name: &str, change: Override<'_>, who: &str) -> Result<()> {
         let doing = "change settings";
         let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
         let row = sqlx::query(self.sql.admin_stored_settings.clone())
@@ -48,8 +43,7 @@ impl PgStore {
             .execute(&mut *tx)
             .await
             .map_err(Error::database(doing))?;
-        let verb = if change.is_some() { "change settings" } else { "reset settings" };
-        self.record(&mut tx, who, verb, Some(name), json!({ "overrides": overrides })).await?;
+        self.record(&mut tx, who, change.verb(), Some(name), json!({ "overrides": overrides })).await?;
         tx.commit().await.map_err(Error::database(doing))
     }
 

@@ -11,8 +11,8 @@ use crate::event::Event;
 use crate::id::EventId;
 use crate::lease::Reader;
 use crate::store::admin::{
-    AdminStore, BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, Reading,
-    RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SettingsChange, SubscriptionState, Verb,
+    AdminStore, BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, Override,
+    Reading, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SubscriptionState, Verb,
 };
 
 use super::SqliteStore;
@@ -31,31 +31,31 @@ mod retain;
 #[async_trait]
 impl AdminStore for SqliteStore {
     async fn subscription_names(&self) -> Result<Vec<String>> {
-        patiently!(self.list_names())
+        for_a_while!(self.list_names())
     }
 
     async fn subscription_state(&self, name: &str, limit: u32) -> Result<SubscriptionState> {
-        patiently!(self.state_of(name, limit))
+        for_a_while!(self.state_of(name, limit))
     }
 
     async fn search(&self, query: &EventQuery) -> Result<EventPage> {
-        patiently!(self.search_events(query))
+        for_a_while!(self.search_events(query))
     }
 
     async fn event_detail(&self, id: EventId) -> Result<EventDetail> {
-        patiently!(self.detail_of(id))
+        for_a_while!(self.detail_of(id))
     }
 
     async fn readings(&self, event: &Event) -> Result<Vec<Reading>> {
-        patiently!(self.readings_of(event))
+        for_a_while!(self.readings_of(event))
     }
 
     async fn blocked_keys(&self, subscription: &str, look_at: u32, limit: u32) -> Result<Vec<BlockedKey>> {
-        patiently!(self.list_blocked(subscription, look_at, limit))
+        for_a_while!(self.list_blocked(subscription, look_at, limit))
     }
 
     async fn count_deliveries(&self, query: &DeliveryQuery, limit: u32) -> Result<Count> {
-        patiently!(self.count_matching(query, limit))
+        for_a_while!(self.count_matching(query, limit))
     }
 
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64> {
@@ -63,28 +63,23 @@ impl AdminStore for SqliteStore {
     }
 
     async fn release_key(&self, subscription: &str, key: &str, who: &str) -> Result<u64> {
-        patiently!(self.let_key_go_on(subscription, key, who))
+        for_a_while!(self.let_key_go_on(subscription, key, who))
     }
 
     async fn set_paused(&self, subscription: &str, paused: bool, who: &str) -> Result<bool> {
-        patiently!(self.pause_or_resume(subscription, paused, who))
+        for_a_while!(self.pause_or_resume(subscription, paused, who))
     }
 
-    async fn override_settings(
-        &self,
-        subscription: &str,
-        change: Option<&SettingsChange>,
-        who: &str,
-    ) -> Result<()> {
-        patiently!(self.write_overrides(subscription, change, who))
+    async fn override_settings(&self, subscription: &str, change: Override<'_>, who: &str) -> Result<()> {
+        for_a_while!(self.write_overrides(subscription, change, who))
     }
 
     async fn delete_subscription(&self, subscription: &str, who: &str) -> Result<()> {
-        patiently!(self.remove_subscription(subscription, who))
+        for_a_while!(self.remove_subscription(subscription, who))
     }
 
     async fn replay(&self, subscription: &str, from: ReplayFrom, who: &str) -> Result<i64> {
-        patiently!(self.read_again(subscription, from, who))
+        for_a_while!(self.read_again(subscription, from, who))
     }
 
     async fn retain(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
@@ -92,7 +87,7 @@ impl AdminStore for SqliteStore {
     }
 
     async fn preview_retention(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
-        patiently!(self.preview(policy))
+        for_a_while!(self.preview(policy))
     }
 
     /// Refused: marks are seqs of the file itself, so a file can be copied, moved and restored as it is.
@@ -109,11 +104,11 @@ impl AdminStore for SqliteStore {
     }
 
     async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
-        patiently!(self.list_operations(limit))
+        for_a_while!(self.list_operations(limit))
     }
 
     async fn operations_on(&self, id: EventId) -> Result<Vec<Operation>> {
-        patiently!(self.list_operations_on(id))
+        for_a_while!(self.list_operations_on(id))
     }
 }
 

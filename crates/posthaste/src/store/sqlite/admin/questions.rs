@@ -105,15 +105,16 @@ fn operations(rows: &[SqliteRow]) -> Result<Vec<Operation>> {
 fn blocked_key(row: &SqliteRow) -> Result<BlockedKey> {
     let word: String = row.get("status");
     let waiting = row.get::<i64, _>("waiting").unsigned_abs();
-    let time = time_of(row, "next_attempt_at").map_err(Error::database("list blocked keys"))?;
+    let time = |column| time_of(row, column).map_err(Error::database("list blocked keys"));
     Ok(BlockedKey {
         key: row.get("key"),
         waiting: Count::up_to(u64::MAX, waiting).at_least(row.get("cut")),
         head: EventId(row.get::<Hyphenated, _>("event_id").into_uuid()),
+        since: time("since")?.unwrap_or_default(),
         status: DeliveryStatus::parse(&word)
             .ok_or_else(|| Error::Corrupt(format!("`{word}` is not a status")))?,
         attempts: count_of(row, "attempts"),
-        next_attempt_at: time.unwrap_or_default(),
+        next_attempt_at: time("next_attempt_at")?.unwrap_or_default(),
         last_error: row.get("last_error"),
     })
 }

@@ -39,7 +39,7 @@ impl SqliteStore {
             batches: self.in_chunks(&SQL.admin_retain_batches, policy.chunk, Some(journal)).await?,
             marks: 0,
             operations: self.in_chunks(&SQL.admin_retain_operations, policy.chunk, Some(operations)).await?,
-            held_back: patiently!(self.held_back(micros(policy.events_older_than)))?,
+            held_back: for_a_while!(self.held_back(micros(policy.events_older_than)))?,
         })
     }
 
@@ -47,7 +47,7 @@ impl SqliteStore {
     async fn in_chunks(&self, delete: &sqlx::SqlStr, chunk: u32, older_than: Option<i64>) -> Result<u64> {
         let mut removed = 0;
         loop {
-            let done = patiently!(self.delete_chunk(delete, chunk, older_than))?;
+            let done = for_a_while!(self.delete_chunk(delete, chunk, older_than))?;
             removed += done;
             if done < u64::from(chunk) {
                 return Ok(removed);
@@ -69,7 +69,7 @@ impl SqliteStore {
     async fn retain_events(&self, policy: &RetentionPolicy) -> Result<u64> {
         let (mut after, mut removed, mut kept) = (0, 0, None);
         loop {
-            let chunk = patiently!(self.retain_chunk(after, kept, policy))?;
+            let chunk = for_a_while!(self.retain_chunk(after, kept, policy))?;
             removed += chunk.removed;
             kept = kept.or(chunk.kept);
             after = chunk.last.unwrap_or(after);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sqlx::Row;
 
 use crate::error::{Error, Result};
-use crate::store::admin::{SettingsChange, overridden};
+use crate::store::admin::{Override, overridden};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::statements::SQL;
 
@@ -31,12 +31,7 @@ impl SqliteStore {
         Ok(true)
     }
 
-    pub(super) async fn write_overrides(
-        &self,
-        name: &str,
-        change: Option<&SettingsChange>,
-        who: &str,
-    ) -> Result<()> {
+    pub(super) async fn write_overrides(&self, name: &str, change: Override<'_>, who: &str) -> Result<()> {
         let doing = "change settings";
         let mut tx = self.begin(doing).await?;
         let row = sqlx::query(SQL.admin_stored_settings.clone())
@@ -52,8 +47,7 @@ impl SqliteStore {
             .execute(&mut *tx)
             .await
             .map_err(Error::database(doing))?;
-        let verb = if change.is_some() { "change settings" } else { "reset settings" };
-        record(&mut tx, who, verb, name, json!({ "overrides": overrides })).await?;
+        record(&mut tx, who, change.verb(), name, json!({ "overrides": overrides })).await?;
         tx.commit(doing).await
     }
 

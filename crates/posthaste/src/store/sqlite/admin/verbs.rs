@@ -29,7 +29,7 @@ impl SqliteStore {
         let (mut after, mut changed) = (0, 0);
         let mut left = query.limit.unwrap_or(u64::MAX);
         while left > 0 {
-            let seqs = patiently!(self.apply_to_chunk(verb, query, after, left.min(CHUNK), who))?;
+            let seqs = for_a_while!(self.apply_to_chunk(verb, query, after, left.min(CHUNK), who))?;
             let Some(last) = seqs.last() else { break };
             changed += seqs.len() as u64;
             left -= seqs.len() as u64;

@@ -14,11 +14,11 @@ with parked as materialized (
   union all
   select distinct k.key, 0 from dead k where k.key is not null and not exists (select 1 from parked p where p.key = k.key)
 )
-select k.key, k.waiting, (select count(*) from parked) >= $2 as cut, h.event_id, h.status, h.attempts, h.next_attempt_at,
-  h.last_error
+select k.key, k.waiting, (select count(*) from parked) >= $2 as cut, h.event_id, h.since, h.status, h.attempts,
+  h.next_attempt_at, h.last_error
 from keys k
 cross join lateral (
-  select d.event_id, d.status, d.attempts, d.next_attempt_at, d.last_error from {schema}.deliveries d
+  select d.event_id, d.created_at as since, d.status, d.attempts, d.next_attempt_at, d.last_error from {schema}.deliveries d
   where d.subscription = $1 and d.key = k.key and (d.status <> 'dead' or $3)
   order by d.seq limit 1
 ) h

@@ -14,8 +14,8 @@ with parked as materialized (
   union all
   select distinct k.key, 0 from dead k where k.key is not null and k.key not in (select key from parked)
 )
-select k.key, k.waiting, (select count(*) from parked) >= ?2 as cut, d.event_id, d.status, d.attempts,
-  d.next_attempt_at, d.last_error
+select k.key, k.waiting, (select count(*) from parked) >= ?2 as cut, d.event_id, d.created_at as since, d.status,
+  d.attempts, d.next_attempt_at, d.last_error
 from keys k
 join posthaste_deliveries d on d.subscription = ?1 and d.seq = (
   select min(m.seq) from posthaste_deliveries m
