@@ -25,7 +25,7 @@ pub(crate) async fn run(global: &GlobalOptions) -> Result<(), Failure> {
         Ok(config) => findings.extend(examine_sinks(&config).await),
         Err(mistakes) => {
             let found = |mistake: Problem| Finding::bad("configuration", mistake.to_string(), "");
-            findings.extend(mistakes.into_iter().map(found));
+            findings.extend(mistakes.problems.into_iter().map(found));
         }
     }
     print(&findings, global.json)?;
