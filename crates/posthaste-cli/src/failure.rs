@@ -8,9 +8,57 @@ use std::process::ExitCode;
 use posthaste::ErrorKind;
 use posthaste_sinks::Problem;
 
+use self::Place::{CommandLine, Configuration, Unreadable};
+
 mod code;
 
 pub(crate) use code::{Code, is_certificate};
+
+/// Everything that is wrong with a configuration, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mistakes {
+    pub(crate) place: Place,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// What to correct.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The file itself: it cannot be read.
+    Unreadable,
+    /// Nothing but flags.
+    CommandLine,
+    /// What is written in the file, if there is one, and in the environment.
+    Configuration(Option<PathBuf>),
+}
+
+impl Mistakes {
+    pub(crate) fn unreadable(sentence: String) -> Self {
+        Self { place: Unreadable, problems: vec![Problem { path: String::new(), sentence }] }
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        match self.place {
+            CommandLine => Code::Usage,
+            Unreadable | Configuration(_) => Code::Configuration,
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let place = match &self.place {
+            Unreadable => return self.problems.iter().map(ToString::to_string).collect(),
+            CommandLine => "the command line".to_owned(),
+            Configuration(None) => "the configuration".to_owned(),
+            Configuration(Some(file)) => file.display().to_string(),
+        };
+        let count = match self.problems.len() {
+            1 => "a mistake".to_owned(),
+            n => format!("{n} mistakes"),
+        };
+        let first = format!("{place} has {count}:");
+        std::iter::once(first).chain(self.problems.iter().map(|problem| format!("  {problem}"))).collect()
+    }
+}
 
 /// The end of a command that did not do what it was asked to.
 #[derive(Debug)]
@@ -19,8 +67,8 @@ pub(crate) enum Failure {
     Sentence(String),
     /// The same with an exit code that scripts can act on.
     Coded(Code, String),
-    /// Everything that is wrong with a configuration, and the file it is in.
-    Mistakes(Option<PathBuf>, Vec<Problem>),
+    /// Everything that is wrong with a configuration.
+    Mistakes(Mistakes),
     /// All was said already.
     Said(Code),
     /// Whoever read the output has gone, as in `posthaste dev | head`. Nobody is left to complain to.
@@ -57,7 +105,7 @@ impl Failure {
         match self {
             Self::Sentence(_) => Some(Code::Failed),
             Self::Coded(code, _) | Self::Said(code) => Some(*code),
-            Self::Mistakes(..) => Some(Code::Configuration),
+            Self::Mistakes(mistakes) => Some(mistakes.code()),
             Self::OutputClosed => None,
             Self::Interrupted => Some(Code::Interrupted),
         }
@@ -67,7 +115,7 @@ impl Failure {
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {
             Self::Sentence(text) | Self::Coded(_, text) => vec![text.clone()],
-            Self::Mistakes(file, problems) => mistakes(file.as_ref(), problems),
+            Self::Mistakes(mistakes) => mistakes.lines(),
             Self::Said(_) | Self::OutputClosed | Self::Interrupted => Vec::new(),
         }
     }
@@ -81,14 +129,10 @@ impl Failure {
     }
 }
 
-fn mistakes(file: Option<&PathBuf>, problems: &[Problem]) -> Vec<String> {
-    let place = file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string());
-    let count = match problems.len() {
-        1 => "a mistake".to_owned(),
-        n => format!("{n} mistakes"),
-    };
-    let first = format!("{place} has {count}:");
-    std::iter::once(first).chain(problems.iter().map(|problem| format!("  {problem}"))).collect()
+impl From<Mistakes> for Failure {
+    fn from(mistakes: Mistakes) -> Self {
+        Self::Mistakes(mistakes)
+    }
 }
 
 impl From<posthaste::Error> for Failure {

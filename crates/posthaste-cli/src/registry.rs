@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ReferencingError, Validator};
 use posthaste::{Contract, Registry};
 use posthaste_sinks::Section;
 use serde_json::Value;
@@ -40,8 +41,23 @@ impl JsonSchema {
         let schema: Value = serde_json::from_str(&text)
             .map_err(|error| format!("{} is not JSON: {error}", path.display()))?;
         let built = jsonschema::options().build(&schema);
-        let validator = built.map_err(|error| format!("{} is not a JSON Schema: {error}", path.display()))?;
+        let validator = built.map_err(|error| format!("{} {}", path.display(), unusable(&error)))?;
         Ok(Self { validator })
+    }
+}
+
+/// What a reference is resolved against in a schema that does not say where it lives.
+const HERE: &str = "json-schema:///";
+
+/// Why a schema cannot be used; the sentence goes on after the name of its file.
+fn unusable(error: &jsonschema::ValidationError<'_>) -> String {
+    match error.kind() {
+        ValidationErrorKind::Referencing(ReferencingError::Unretrievable { uri, .. }) => format!(
+            "refers to {}; references outside of the file are not followed: put what is meant under $defs in the \
+             same file, and refer to it as #/$defs/NAME",
+            uri.strip_prefix(HERE).unwrap_or(uri)
+        ),
+        _ => format!("is not a JSON Schema: {error}"),
     }
 }
 
@@ -141,6 +157,10 @@ mod tests {
         write("good.json", r#"{"status":"pending"}"#);
         write("bad.json", r#"{"status":"lost","count":"geheim"}"#);
         write("broken.json", r#"{"type": 12}"#);
+        write("http.json", r##"{"$ref":"http://example.com/order.json#/$defs/a"}"##);
+        write("file.json", r#"{"properties":{"a":{"$ref":"file:///etc/order.json"}}}"#);
+        write("beside.json", r##"{"$defs":{"a":{"$ref":"schema.json"}},"$ref":"#/$defs/a"}"##);
+        write("inside.json", r##"{"$defs":{"a":{"type":"object"}},"$ref":"#/$defs/a"}"##);
         folder
     }
 
@@ -172,6 +192,16 @@ mod tests {
         assert!(of(&entry("schema.json", &["good.json", "bad.json"])).starts_with("registry.a.samples[1]: "));
         assert!(of(&entry("absent.json", &[])).starts_with("registry.a.schema: cannot read "));
         assert!(of(&entry("broken.json", &[])).contains("is not a JSON Schema"));
+        for (name, reference) in [
+            ("http.json", "http://example.com/order.json"),
+            ("file.json", "file:///etc/order.json"),
+            ("beside.json", "schema.json"),
+        ] {
+            let told =
+                format!("{name} refers to {reference}; references outside of the file are not followed");
+            assert!(of(&entry(name, &[])).contains(&told), "{told}: {}", of(&entry(name, &[])));
+        }
+        assert_eq!(of(&entry("inside.json", &["good.json"])), "", "references inside are");
         assert!(of(&json!({ "a": {} })).contains("registry.a.topic: is missing"));
         assert!(of(&json!({})).starts_with("registry: has no event type"));
         assert!(of(&json!({ "a": { "topics": "t" } })).contains("did you mean `topic`?"));

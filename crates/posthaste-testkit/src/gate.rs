@@ -1,9 +1,11 @@
-//! A gate before a server: a TCP proxy that can be shut, for servers that would forget everything if they were killed.
+//! A gate before a server: a TCP proxy that can be shut or fall silent, for servers that would forget everything if they
+//! were killed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
@@ -14,6 +16,7 @@ pub struct Gate {
     port: u16,
     server: SocketAddr,
     listening: Mutex<Option<Listening>>,
+    silent: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -28,8 +31,8 @@ impl Gate {
     pub async fn before(server_port: u16) -> Arc<Self> {
         let listener = listen(0);
         let port = listener.local_addr().expect("an address").port();
-        let gate =
-            Self { port, server: (Ipv4Addr::LOCALHOST, server_port).into(), listening: Mutex::new(None) };
+        let server = (Ipv4Addr::LOCALHOST, server_port).into();
+        let gate = Self { port, server, listening: Mutex::new(None), silent: watch::Sender::new(false) };
         *gate.listening.lock().await = Some(gate.accept(listener));
         Arc::new(gate)
     }
@@ -57,12 +60,23 @@ impl Gate {
         }
     }
 
+    /// Connections stay and new ones are accepted, but nothing comes through any more: a server that hangs, or a network
+    /// that swallows everything.
+    pub fn fall_silent(&self) {
+        self.silent.send_replace(true);
+    }
+
+    /// What was held back comes through, and everything after it.
+    pub fn speak_again(&self) {
+        self.silent.send_replace(false);
+    }
+
     fn accept(&self, listener: TcpListener) -> Listening {
         let (open, watching) = watch::channel(());
-        let server = self.server;
+        let (server, silent) = (self.server, self.silent.subscribe());
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass_on(client, server, watching.clone()));
+                tokio::spawn(pass_on(client, server, watching.clone(), silent.clone()));
             }
         });
         Listening { accepting, open }
@@ -77,10 +91,66 @@ fn listen(port: u16) -> TcpListener {
 }
 
 /// Until either side closes or the gate is shut.
-async fn pass_on(mut client: TcpStream, server: SocketAddr, mut open: watch::Receiver<()>) {
+async fn pass_on(
+    mut client: TcpStream,
+    server: SocketAddr,
+    mut open: watch::Receiver<()>,
+    silent: watch::Receiver<bool>,
+) {
     let Ok(mut server) = TcpStream::connect(server).await else { return };
+    let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
+    let both = async {
+        tokio::try_join!(pour(from_client, to_server, silent.clone()), pour(from_server, to_client, silent))
+    };
     tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => {}
+        _ = both => {}
         _ = open.changed() => {}
+    }
+}
+
+/// One direction, until its sender closes it. An error ends both.
+async fn pour(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    mut silent: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        // The gate may be gone, with which it does not fall silent.
+        drop(silent.wait_for(|silent| !silent).await);
+        match read {
+            0 => return to.shutdown().await,
+            _ => to.write_all(&buffer[..read]).await?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_said_to_a_silent_gate_arrives_when_it_speaks_again() {
+        let server = listen(0);
+        let gate = Gate::before(server.local_addr().expect("an address").port()).await;
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, gate.port())).await.expect("let in");
+        let (mut behind, _) = server.accept().await.expect("passed on");
+        let mut heard = [0; 3];
+        client.write_all(b"one").await.expect("said");
+        behind.read_exact(&mut heard).await.expect("heard");
+        gate.fall_silent();
+        client.write_all(b"two").await.expect("said");
+        behind.write_all(b"yes").await.expect("answered");
+        let quiet =
+            tokio::time::timeout(std::time::Duration::from_millis(200), behind.read_exact(&mut heard));
+        assert!(quiet.await.is_err(), "nothing comes through: {heard:?}");
+        gate.speak_again();
+        behind.read_exact(&mut heard).await.expect("heard");
+        assert_eq!(&heard, b"two");
+        client.read_exact(&mut heard).await.expect("heard");
+        assert_eq!(&heard, b"yes");
+        drop(client);
+        assert_eq!(behind.read(&mut heard).await.expect("the end"), 0);
     }
 }

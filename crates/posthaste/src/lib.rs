@@ -57,7 +57,7 @@ pub use sink::{Handler, IntoOutcome, Sink};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::sqlite_options;
 pub use subscription::{AfterDead, ClaimBy, Filter, Order, Settings, Start, Subscription};
-pub use worker::{Worker, WorkerBuilder};
+pub use worker::{Worker, WorkerBuilder, WorkerEnd};
 
 /// Compiles and runs the example of the README.
 #[cfg(doctest)]

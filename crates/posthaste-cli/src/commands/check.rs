@@ -10,7 +10,7 @@ use super::relay::{CHECK_WITHIN, route};
 use crate::cli::{CheckOptions, GlobalOptions};
 use crate::config::{self, Config, SubscriptionConfig};
 use crate::database::Database;
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, Mistakes};
 
 /// One line of the answer.
 #[derive(Debug)]
@@ -49,12 +49,7 @@ pub(crate) async fn run(global: &GlobalOptions, options: &CheckOptions) -> Resul
     let sources = config::sources(global, Vec::new());
     let items = match Config::load(&sources) {
         Ok(config) => everything(&config, options.offline).await,
-        Err(problems) => problems
-            .iter()
-            .map(|problem| {
-                Item::new("configuration", State::Problem(Code::Configuration), problem.to_string())
-            })
-            .collect(),
+        Err(mistakes) => about_mistakes(&mistakes),
     };
     print(&items, global.json)?;
     let worst = items.iter().find_map(|item| match item.state {
@@ -62,6 +57,14 @@ pub(crate) async fn run(global: &GlobalOptions, options: &CheckOptions) -> Resul
         _ => None,
     });
     worst.map_or(Ok(()), |code| Err(Failure::Said(code)))
+}
+
+fn about_mistakes(mistakes: &Mistakes) -> Vec<Item> {
+    mistakes
+        .problems
+        .iter()
+        .map(|found| problem("configuration", mistakes.code(), found.to_string()))
+        .collect()
 }
 
 async fn everything(config: &Config, offline: bool) -> Vec<Item> {

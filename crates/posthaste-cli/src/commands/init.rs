@@ -8,10 +8,10 @@ use posthaste_sinks::{SinkSettings, nearest};
 use serde_json::json;
 
 use crate::cli::{GlobalOptions, InitOptions};
-use crate::config::USUAL_FILE;
+use crate::config::{USUAL_FILE, USUAL_LOG_FILTER};
 use crate::failure::Failure;
 
-/// Everything but the subscription.
+/// Everything but the subscription. `{log_filter}` stands for what is usual.
 const HEAD: &str = include_str!("init.toml");
 
 /// An example for each sink. They stand in the documentation, where people look for them, and are checked by a test.
@@ -31,7 +31,8 @@ const EXAMPLES: [(&str, &str); 11] = [
 
 pub(crate) fn run(global: &GlobalOptions, options: &InitOptions) -> Result<(), Failure> {
     let path = options.file.clone().unwrap_or_else(|| PathBuf::from(USUAL_FILE));
-    let text = format!("{HEAD}\n{}", subscription(example(&options.sink)?));
+    let head = HEAD.replace("{log_filter}", USUAL_LOG_FILTER);
+    let text = format!("{head}\n{}", subscription(example(&options.sink)?));
     write(&path, &text, options.force)?;
     let mut out = std::io::stdout();
     match global.json {

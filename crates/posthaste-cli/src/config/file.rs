@@ -5,13 +5,18 @@ use std::path::Path;
 use posthaste_sinks::Problem;
 use serde_json::{Map, Number, Value};
 
+use crate::failure::{Mistakes, Place};
+
 /// Larger than any configuration; a log file given by mistake is not read whole.
 const LARGEST: u64 = 1 << 20;
 
 /// Reads the file; the problem says which line.
-pub(super) fn read(path: &Path) -> Result<Map<String, Value>, Problem> {
-    let text = text_of(path).map_err(|sentence| Problem { path: String::new(), sentence })?;
-    parse(&text).map_err(|sentence| Problem { path: String::new(), sentence })
+pub(super) fn read(path: &Path) -> Result<Map<String, Value>, Mistakes> {
+    let text = text_of(path).map_err(Mistakes::unreadable)?;
+    parse(&text).map_err(|sentence| Mistakes {
+        place: Place::Configuration(Some(path.to_owned())),
+        problems: vec![Problem { path: String::new(), sentence }],
+    })
 }
 
 fn text_of(path: &Path) -> Result<String, String> {

@@ -7,7 +7,7 @@ use posthaste_sinks::{Problem, Problems, Section};
 use serde_json::Map;
 
 use crate::cli::GlobalOptions;
-use crate::failure::Failure;
+use crate::failure::{Failure, Mistakes};
 use crate::registry::{self, RegistryConfig};
 
 mod file;
@@ -21,7 +21,7 @@ mod sink;
 mod subscription;
 
 pub(crate) use database::{Address, DatabaseConfig};
-pub(crate) use relay::{Listen, LogForm, RelayConfig};
+pub(crate) use relay::{Listen, LogForm, RelayConfig, USUAL_LOG_FILTER};
 pub(crate) use subscription::SubscriptionConfig;
 pub(crate) use url::{is_remote, says_ssl_mode};
 pub(crate) use written::{Flag, Sources, USUAL_FILE, Written};
@@ -52,35 +52,31 @@ pub(crate) fn sources(global: &GlobalOptions, flags: Vec<Flag>) -> Sources {
 
 /// Reads and checks the configuration.
 pub(crate) fn load(sources: &Sources) -> Result<Config, Failure> {
-    Config::load(sources).map_err(|problems| Failure::Mistakes(sources.file(), problems))
+    Ok(Config::load(sources)?)
 }
 
 /// Reads and checks only where the log is: an operator must be able to look while the rest is being edited, and without
 /// the secrets of the sinks.
 pub(crate) fn load_database(sources: &Sources) -> Result<DatabaseConfig, Failure> {
     let problems = Problems::default();
-    let failure = |problems| Failure::Mistakes(sources.file(), problems);
-    let written = sources.read(&problems).map_err(|problem| failure(vec![problem]))?;
+    let written = sources.read(&problems)?;
     let empty = Map::new();
     let fields = written.table.get("database").and_then(serde_json::Value::as_object).unwrap_or(&empty);
     let section = Section::new("database", fields, &problems, &written.surroundings);
     let checked = DatabaseConfig::check(&section, &written.origins);
     let problems = problems.into_vec().into_iter().filter(|problem| problem.path.starts_with("database"));
-    let problems: Vec<Problem> = problems.map(|problem| written.origins.explain(problem)).collect();
-    checked.filter(|_| problems.is_empty()).ok_or_else(|| failure(problems))
+    let problems: Vec<Problem> = problems.collect();
+    checked.filter(|_| problems.is_empty()).ok_or_else(|| written.mistakes(problems).into())
 }
 
 impl Config {
     /// Everything that is wrong, or a configuration.
-    pub(crate) fn load(sources: &Sources) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn load(sources: &Sources) -> Result<Self, Mistakes> {
         let problems = Problems::default();
-        let written = sources.read(&problems).map_err(|problem| vec![problem])?;
+        let written = sources.read(&problems)?;
         let checked = Self::check(&written, &problems);
         let problems = problems.into_vec();
-        match checked.filter(|_| problems.is_empty()) {
-            Some(config) => Ok(config),
-            None => Err(problems.into_iter().map(|problem| written.origins.explain(problem)).collect()),
-        }
+        checked.filter(|_| problems.is_empty()).ok_or_else(|| written.mistakes(problems))
     }
 
     fn check(written: &Written, problems: &Problems) -> Option<Self> {

@@ -41,6 +41,9 @@ pub(crate) enum LogForm {
 
 const USUAL_PORT: u16 = 9470;
 
+/// What client libraries say at `info` is about themselves.
+pub(crate) const USUAL_LOG_FILTER: &str = "warn,posthaste=info";
+
 impl RelayConfig {
     pub(super) fn check(section: &Section<'_>) -> Self {
         let day = Duration::from_secs(86_400);
@@ -90,13 +93,10 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
 }
 
 fn log_filter(section: &Section<'_>) -> Targets {
-    // What client libraries say at `info` is about themselves.
-    let usual =
-        || Targets::new().with_default(tracing::Level::WARN).with_target("posthaste", tracing::Level::INFO);
-    let Some(text) = section.text("log_filter") else { return usual() };
+    let text = section.text("log_filter").unwrap_or_else(|| USUAL_LOG_FILTER.to_owned());
     text.parse().unwrap_or_else(|_| {
         let sentence = "expected a level, or levels by module, such as \"info\" or \"info,posthaste=debug\"";
         section.problem("log_filter", format!("{sentence}, got {text:?}"));
-        usual()
+        Targets::default()
     })
 }

@@ -8,6 +8,7 @@ use posthaste_sinks::{Problem, Problems, Surroundings};
 use serde_json::{Map, Value};
 
 use super::{environment, file, sink};
+use crate::failure::{Mistakes, Place};
 
 /// The file that is read if nobody names one.
 pub(crate) const USUAL_FILE: &str = "posthaste.toml";
@@ -53,7 +54,7 @@ impl Sources {
     }
 
     /// Reads everything. Mistakes of the environment are noted; a file that cannot be read ends it.
-    pub(crate) fn read(&self, problems: &Problems) -> Result<Written, Problem> {
+    pub(crate) fn read(&self, problems: &Problems) -> Result<Written, Mistakes> {
         let file = self.file();
         let mut table = file.as_deref().map_or_else(|| Ok(Map::new()), file::read)?;
         let mut origins = Origins::default();
@@ -85,6 +86,23 @@ impl Sources {
             environment::insert(table, &path, Value::String(url.clone()));
         }
     }
+}
+
+impl Written {
+    /// Each problem with its origin, and all of them with the place to correct.
+    pub(super) fn mistakes(&self, problems: Vec<Problem>) -> Mistakes {
+        let by_flag = |problem: &Problem| self.origins.of(&problem.path).is_some_and(is_flag);
+        let place = match problems.iter().all(by_flag) {
+            true => Place::CommandLine,
+            false => Place::Configuration(self.file.clone()),
+        };
+        let problems = problems.into_iter().map(|problem| self.origins.explain(problem)).collect();
+        Mistakes { place, problems }
+    }
+}
+
+fn is_flag(origin: &str) -> bool {
+    origin.starts_with("--")
 }
 
 fn folder_of(file: Option<&Path>) -> PathBuf {
@@ -119,7 +137,7 @@ impl Origins {
     }
 
     /// The same problem, with the variable or flag to change.
-    pub(super) fn explain(&self, problem: Problem) -> Problem {
+    fn explain(&self, problem: Problem) -> Problem {
         let unknown = problem.sentence.starts_with("is not known here");
         let origin = self.of(&problem.path).or_else(|| self.of_table(&problem.path).filter(|_| unknown));
         match origin.filter(|_| !problem.path.is_empty()) {

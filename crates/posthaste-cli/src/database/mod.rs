@@ -18,8 +18,8 @@ mod tables;
 pub(crate) use refusal::{Refusal, refused};
 pub(crate) use tables::Tables;
 
-/// How long a connection may take before it counts as refused.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long a connection or an answer may take before the database counts as away.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a relay waits for another writer of a SQLite file before it begins anew.
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
@@ -87,8 +87,17 @@ impl Database {
                 (Address::Sqlite(_), Pool::Postgres(_)) => Ok(()),
             }
         };
-        let late = Refusal::late(&self.config, CONNECT_WITHIN);
-        tokio::time::timeout(CONNECT_WITHIN, attempt).await.unwrap_or(Err(late))
+        self.in_time(attempt).await
+    }
+
+    /// The answer, or that it is late. A connection that died without a word would be waited on for a quarter of an hour;
+    /// a new one may do better.
+    pub(crate) async fn in_time<T, E: From<Refusal>>(
+        &self,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let late = || Err(Refusal::late(&self.config, ANSWER_WITHIN).into());
+        tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| late())
     }
 
     /// The same, but a SQLite file that is not there is created.
@@ -104,9 +113,8 @@ impl Database {
     /// The tables, or why they cannot be looked at.
     pub(crate) async fn tables(&self) -> Result<Tables, Refusal> {
         let needed = self.posthaste.migration_sql().len();
-        Tables::look(&self.pool, self.config.schema.as_str(), needed)
-            .await
-            .map_err(|error| Refusal::of(&error, &self.config))
+        let looking = Tables::look(&self.pool, self.config.schema.as_str(), needed);
+        self.in_time(async { looking.await.map_err(|error| Refusal::of(&error, &self.config)) }).await
     }
 
     /// A sentence if the connection crosses a network without encryption.

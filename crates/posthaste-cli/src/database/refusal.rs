@@ -47,11 +47,14 @@ impl Refusal {
     }
 
     pub(super) fn late(config: &DatabaseConfig, limit: Duration) -> Self {
-        let sentence = format!(
-            "the database {} did not answer within {} s; check host and port in database.url, and firewalls",
-            config.shown(),
-            limit.as_secs()
-        );
+        let remedy = match config.address {
+            Address::Postgres(_) => {
+                "check host and port in database.url, firewalls, and who holds locks on Posthaste's tables"
+            }
+            Address::Sqlite(_) => "another program may hold its lock: let it commit or end",
+        };
+        let sentence =
+            format!("the database {} did not answer within {} s; {remedy}", config.shown(), limit.as_secs());
         Self::new(Code::Unavailable, sentence)
     }
 

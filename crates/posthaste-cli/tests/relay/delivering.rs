@@ -78,7 +78,7 @@ fn with_a_hanging_sink() -> Folder {
     folder
 }
 
-async fn until_it_hangs(log: &Log) {
+pub(crate) async fn until_it_hangs(log: &Log) {
     let held = async || {
         let state = log.posthaste.admin().subscription("orders").await.ok()?;
         (!state.in_flight.is_zero()).then_some(())
@@ -107,7 +107,9 @@ async fn a_sink_that_hangs_does_not_hold_up_the_stop_beyond_the_grace_time() {
     let relay = folder.relay(&["--grace", "1s", "--database", &log.url]);
     until_it_hangs(&log).await;
     let (code, words) = relay.stop();
-    assert!(code == Some(0) || words.contains("after the grace time"), "{code:?} {words}");
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("stopped after the grace time of 1s: "), "{words}");
+    assert!(words.contains("still being delivered") && !words.contains("stopped cleanly"), "{words}");
     let state = log.posthaste.admin().subscription("orders").await.expect("its state");
     assert_eq!((state.lag.exact(), state.dead.is_zero()), (Some(5), true), "nothing counts as delivered");
 }

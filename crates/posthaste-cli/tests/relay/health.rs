@@ -115,6 +115,69 @@ async fn a_sink_that_is_away_at_the_start_is_waited_for_even_if_there_is_nothing
     assert_eq!(relay.stop().0, Some(0));
 }
 
+/// What is held cannot be removed, so a person pauses it first.
+fn remove(folder: &Folder, log: &Log, name: &str) {
+    let run = |arguments: &[&str]| folder.run(&[arguments, &["--database", &log.url]].concat());
+    let paused = run(&["subscriptions", "pause", name]);
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    let deadline = std::time::Instant::now() + crate::support::PATIENCE;
+    loop {
+        let removed = run(&["subscriptions", "remove", name, "--yes"]);
+        match removed.code {
+            Some(0) => return,
+            _ => assert!(std::time::Instant::now() < deadline, "{removed:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_removed_subscription_is_noticed_and_declared_again_only_by_a_reload() {
+    for log in log::all(&Folder::new()).await {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.path("away")).expect("a folder");
+        let carts = "[subscriptions.carts.sink]\ntype = \"file\"\npath = \"carts.jsonl\"\n";
+        folder.write("posthaste.toml", orders(&log) + carts);
+        let relay = folder.relay(&[]);
+        relay.says("Delivering.");
+        let address = relay.address();
+        let states = || {
+            let (status, body) = ask(&address, "GET /readyz");
+            (status, body["subscriptions"].clone())
+        };
+        remove(&folder, &log, "orders");
+        let line = relay.says("nothing is delivered any more");
+        assert!(line.contains("removed from the database") && line.contains("SIGHUP"), "{line}");
+        let (status, shown) = states();
+        assert_eq!((status, &shown["carts"]["state"]), (200, &"ok".into()), "{shown}");
+        assert_eq!(shown["orders"]["state"], "ended", "{shown}");
+        assert!(shown["orders"]["reason"].as_str().is_some_and(|why| why.contains("SIGHUP")), "{shown}");
+        log.enqueue("orders", 0, 5, 2).await;
+        until("the other one goes on", async || {
+            (lines(&folder.path("carts.jsonl")).len() == 5).then_some(())
+        })
+        .await;
+        assert!(log.posthaste.admin().subscription("orders").await.is_err(), "it was declared silently");
+        relay.send(rustix::process::Signal::HUP);
+        relay.says("declared and started again");
+        until("five events", async || (lines(&folder.path("away/out.jsonl")).len() == 5).then_some(())).await;
+        assert_eq!(states().1["orders"]["state"], "ok");
+        remove(&folder, &log, "orders");
+        relay.says_times("nothing is delivered any more", 2);
+        folder.write(
+            "posthaste.toml",
+            orders(&log)
+                .replace("[subscriptions.orders.sink]", "[subscriptions.carts.sink]")
+                .replace("away/out", "carts"),
+        );
+        relay.send(rustix::process::Signal::HUP);
+        relay.says("stopped: it is no longer configured");
+        until("it is no longer shown", async || states().1["orders"].is_null().then_some(())).await;
+        let (code, words) = relay.stop();
+        assert_eq!(code, Some(0), "{words}");
+        assert_eq!(words.matches("nothing is delivered any more").count(), 2, "said once each: {words}");
+    }
+}
+
 #[tokio::test]
 async fn a_taken_port_matters_only_if_somebody_chose_it() {
     let folder = Folder::new();

@@ -8,6 +8,7 @@ mod config;
 mod setup;
 mod database;
 mod delivering;
+mod stopping;
 mod reloading;
 mod health;
 mod sharing;

@@ -278,7 +278,9 @@ fn files_that_are_no_files_are_told_apart() {
         ("latin.toml", "latin.toml is not UTF-8 text; save it as UTF-8"),
         ("large.toml", "large.toml has 2097152 bytes; that is no configuration"),
     ] {
-        expect(&folder.run(&["relay", "--config", file]), 78, sentence, file);
+        let ended = folder.run(&["relay", "--config", file]);
+        expect(&ended, 78, sentence, file);
+        assert_eq!(ended.stderr, format!("posthaste: {sentence}\n"), "one sentence");
     }
 }
 
@@ -340,8 +342,24 @@ fn variables_and_flags_that_are_wrong_are_named() {
         (["--database", "shop"], "sqlite:shop.db (from --database)"),
     ] {
         let arguments = [&["relay"], arguments.as_slice()].concat();
-        expect(&Folder::with(&good).run(&arguments), 78, sentence, arguments[1]);
+        let ended = Folder::with(&good).run(&arguments);
+        expect(&ended, 2, sentence, arguments[1]);
+        assert!(ended.stderr.starts_with("posthaste: the command line has a mistake:\n"), "{ended:?}");
     }
+    for command in ["check", "status", "migrate"] {
+        let ended = Folder::with(&good).run(&[command, "--database", "shop"]);
+        assert_eq!(ended.code, Some(2), "{command}: {ended:?}");
+    }
+}
+
+#[test]
+fn flags_that_are_wrong_do_not_hide_mistakes_of_the_file() {
+    let ended = Folder::with(&relay("grace = 30")).run(&["relay", "--log", "xml"]);
+    expect(&ended, 78, "posthaste.toml has 2 mistakes:\n", "both");
+    expect(&ended, 78, "relay.grace: expected a duration", "the file");
+    expect(&ended, 78, "got \"xml\" (from --log)", "the flag");
+    let ended = Folder::with(&relay("grace = 30")).run(&["relay", "--grace", "soon"]);
+    expect(&ended, 2, "got \"soon\" (from --grace)", "a flag over a mistake");
 }
 
 #[test]

@@ -40,6 +40,7 @@ async fn added_changed_and_removed_subscriptions_take_effect_and_others_are_left
         let changing = table("changing", "batch_size = 20").replace("changing.jsonl", "changed.jsonl");
         again(&relay, &folder, &config(&log, &[same, changing, table("new", "start = \"now\"")]));
         relay.says("stopped: it is no longer configured; its progress stays in the database");
+        relay.says("restarted with its new settings");
         log.enqueue("orders", 10, 15, 3).await;
         arrives(&folder, "same", 15).await;
         arrives(&folder, "changed", 5).await;

@@ -31,6 +31,18 @@ fn every_command_has_help_with_an_example() {
     }
 }
 
+/// The comment shows the default: who takes the # away changes nothing.
+#[test]
+fn the_log_filter_that_init_shows_is_the_one_in_force() {
+    let folder = Folder::new();
+    assert_eq!(folder.run(&["init"]).code, Some(0));
+    let written = folder.read("posthaste.toml");
+    assert!(written.contains("\n# log_filter = \"warn,posthaste=info\"  # "), "{written}");
+    folder.write("posthaste.toml", written.replace("# log_filter", "log_filter"));
+    let checked = folder.run(&["check", "--offline"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+}
+
 #[test]
 fn the_way_from_nothing_to_a_relay_that_can_start() {
     let folder = Folder::with(SHOP);

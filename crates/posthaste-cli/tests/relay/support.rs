@@ -1,6 +1,6 @@
 //! The built binary in a folder of its own, with an environment of its own.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -177,8 +177,12 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
     }
 }
 
-/// The lines of a file that a `file` sink wrote.
+/// The lines of a file that a `file` sink wrote, read under its lock: in the middle of a write a line is not whole.
 pub(crate) fn lines(path: &Path) -> Vec<serde_json::Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut text = String::new();
+    if let Ok(mut file) = std::fs::File::open(path) {
+        file.lock_shared().expect("locked");
+        file.read_to_string(&mut text).expect("text");
+    }
     text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
 }

@@ -158,6 +158,7 @@ macro_rules! store_suite {
             steps: a_replay_begins_with_the_first_step_again,
             workers: a_graceful_stop_repeats_and_loses_nothing,
             workers: a_stop_does_not_wait_for_ever,
+            workers: a_worker_tells_whether_it_was_stopped_or_its_subscription_deleted,
             workers: settings_take_effect_on_a_running_worker,
             workers: changing_the_lanes_loses_repeats_and_reorders_nothing,
             workers: changing_the_lanes_does_not_wait_for_events_in_every_lane,

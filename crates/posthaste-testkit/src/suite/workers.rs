@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use posthaste::{ClaimBy, Event, NewEvent, Order, Outcome, Start, Subscription};
+use posthaste::{ClaimBy, Event, NewEvent, Order, Outcome, Start, Subscription, WorkerEnd};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::{Backend, Process, Script, assert_key, event, numbered, of_key, quick, until};
 use crate::ledger::Ledger;
@@ -87,6 +88,31 @@ pub async fn a_stop_does_not_wait_for_ever(db: &impl Backend) {
         if order != Order::None {
             assert_key(&script.accepted, "k", 3);
         }
+    }
+}
+
+/// A worker whose subscription is deleted ends by itself, does not declare it again, and says why.
+pub async fn a_worker_tells_whether_it_was_stopped_or_its_subscription_deleted(db: &impl Backend) {
+    let admin = db.posthaste().admin();
+    for order in [Order::Key, Order::None, Order::Strict] {
+        let name = order.as_str();
+        let start = async |stop: &CancellationToken| {
+            let subscription = quick(name).order(order);
+            let worker = db.posthaste().handler(subscription, Script::accepting()).start_until(stop.clone());
+            worker.await.expect("start")
+        };
+        let stop = CancellationToken::new();
+        let worker = start(&stop).await;
+        stop.cancel();
+        assert_eq!(worker.stopped().await, WorkerEnd::Stopped, "{name}");
+        let stop = CancellationToken::new();
+        let worker = start(&stop).await;
+        // What is held cannot be deleted.
+        admin.pause(name).await.expect("paused");
+        until("nothing is held", async || admin.delete_subscription(name).await.is_ok()).await;
+        assert_eq!(worker.stopped().await, WorkerEnd::Deleted, "{name}");
+        assert!(!stop.is_cancelled(), "{name}: the caller's token is the caller's");
+        assert!(admin.subscription(name).await.is_err(), "{name} was declared again");
     }
 }
 

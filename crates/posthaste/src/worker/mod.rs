@@ -158,19 +158,32 @@ impl WorkerBuilder {
         let task = tokio::spawn({
             let stop = stop.clone();
             async move {
-                work(context, stop).await;
+                let end = work(context, stop).await;
                 drop(watching);
+                end
             }
         });
         Ok(Worker { stop, task, counters })
     }
 }
 
+/// Why a worker is no longer at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerEnd {
+    /// Somebody stopped it.
+    Stopped,
+    /// Its subscription was deleted. It is not declared again by itself: whoever deleted it may have meant it.
+    Deleted,
+    /// It broke down, which is a fault of Posthaste, or the runtime is being torn down.
+    Broken,
+}
+
 /// A running worker. Dropping it does not stop it; call [`stop`](Self::stop).
 #[derive(Debug)]
 pub struct Worker {
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: JoinHandle<WorkerEnd>,
     counters: Arc<Counters>,
 }
 
@@ -183,13 +196,12 @@ impl Worker {
     /// Stops: nothing new starts, what runs may finish within the grace time, all leases are given back.
     pub async fn stop(self) {
         self.stop.cancel();
-        // The task ends by itself; it panics only if the runtime is being torn down.
-        drop(self.task.await);
+        self.stopped().await;
     }
 
-    /// Waits until the worker has stopped because its token was cancelled.
-    pub async fn stopped(self) {
-        drop(self.task.await);
+    /// Waits until the worker has ended, because its token was cancelled or by itself, and tells why.
+    pub async fn stopped(self) -> WorkerEnd {
+        self.task.await.unwrap_or(WorkerEnd::Broken)
     }
 }
 
@@ -205,13 +217,18 @@ async fn declare(store: &dyn Store, subscription: &Subscription) -> Result<Reade
 }
 
 /// Works until stopped: one session after the other, a new one whenever the subscription's shape changes.
-async fn work(context: Arc<Context>, stop: CancellationToken) {
+async fn work(context: Arc<Context>, stop: CancellationToken) -> WorkerEnd {
     let renewing = tokio::spawn(renew_leases(context.clone()));
+    let mut end = WorkerEnd::Stopped;
+    let mut gone = || {
+        end = WorkerEnd::Deleted;
+        stop.cancel();
+    };
     while !stop.is_cancelled() {
         if context.reader().paused {
             sleep(LOOK_EVERY, &stop).await;
             if refresh(&context).await == Shape::Gone {
-                stop.cancel();
+                gone();
             }
             continue;
         }
@@ -223,12 +240,13 @@ async fn work(context: Arc<Context>, stop: CancellationToken) {
                 () = tokio::time::sleep(LOOK_EVERY) => match refresh(&context).await {
                     Shape::Same => {}
                     Shape::Changed => session.cancel(),
-                    Shape::Gone => stop.cancel(),
+                    Shape::Gone => gone(),
                 },
             }
         }
     }
     renewing.abort();
+    end
 }
 
 /// What became of a subscription since it was read last.

@@ -26,7 +26,7 @@ pub(crate) async fn run(global: &GlobalOptions) -> Result<(), Failure> {
         Err(mistakes) => {
             let found =
                 |mistake: Problem| Finding::coded("configuration", Code::Configuration, mistake.to_string());
-            findings.extend(mistakes.into_iter().map(found));
+            findings.extend(mistakes.problems.into_iter().map(found));
         }
     }
     print(&findings, global.json)?;

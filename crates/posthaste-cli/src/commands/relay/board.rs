@@ -28,6 +28,7 @@ impl Board {
     }
 
     /// Whether deliveries can be claimed here. A sink that is away does not count: restarting the relay would not help.
+    /// Neither does a subscription that somebody removed: restarting the relay would declare it again.
     pub(crate) async fn ready(&self) -> (bool, Value) {
         let problem = self.database_problem().await;
         let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -48,8 +49,9 @@ impl Board {
 }
 
 fn standing(sink: &Watched) -> Value {
-    match sink.away() {
-        None => json!({ "sink": sink.describe(), "state": "ok" }),
-        Some(reason) => json!({ "sink": sink.describe(), "state": "away", "reason": reason }),
+    match (sink.ended(), sink.away()) {
+        (Some(reason), _) => json!({ "sink": sink.describe(), "state": "ended", "reason": reason }),
+        (None, Some(reason)) => json!({ "sink": sink.describe(), "state": "away", "reason": reason }),
+        (None, None) => json!({ "sink": sink.describe(), "state": "ok" }),
     }
 }

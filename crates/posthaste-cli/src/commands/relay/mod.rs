@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::signals::Signals;
 
+mod tally;
 mod watched;
 mod board;
 mod health;
@@ -20,7 +21,7 @@ mod reload;
 mod report;
 
 use board::Board;
-use fleet::Fleet;
+use fleet::{Fleet, Started};
 
 pub(crate) use watched::{CHECK_WITHIN, route};
 
@@ -69,22 +70,30 @@ async fn relay(
 ) -> Result<(), Failure> {
     let database = Database::prepare(&config.database)?;
     let board = Arc::new(Board::new(database.clone()));
-    let mut fleet = Fleet::new(&config.relay, database.clone(), board.clone(), signals.stop.clone());
+    let mut fleet = Fleet::new(&config.relay, database.clone(), board.clone(), signals.stop.child_token());
     let prepared = fleet.prepare(&config.subscriptions)?;
     let health = health::serve(config.relay.listen, board).await?;
     report::start(&config, &fleet, &prepared, health, form);
     if !patience::wait_for(&database, migrate, &signals.stop).await? {
         return Ok(());
     }
-    fleet.start(prepared).await?;
-    report::ready(&fleet, form);
-    let mut config = config;
-    loop {
-        tokio::select! {
-            () = signals.stop.cancelled() => break,
-            () = signals.reload.notified() => reload::reload(&mut fleet, &mut config, sources).await,
-        }
+    let started = fleet.start(prepared).await;
+    if let Ok(Started::All) = started {
+        report::ready(&fleet, form);
+        signals.stop.run_until_cancelled(deliver(&mut fleet, config, sources, signals)).await;
     }
-    info!("stopping: nothing new is started, what is under way is finished");
-    fleet.stop().await
+    if started.is_ok() {
+        info!("stopping: nothing new is started, what is under way is finished");
+    }
+    // Also if one could not be started: the others may have begun to deliver.
+    let stopped = fleet.stop().await;
+    started.and(stopped)
+}
+
+/// Until it is dropped: the workers deliver by themselves, and whoever wants the configuration read again is heard.
+async fn deliver(fleet: &mut Fleet, mut config: Config, sources: &Sources, signals: &Signals) {
+    loop {
+        signals.reload.notified().await;
+        reload::reload(fleet, &mut config, sources).await;
+    }
 }

@@ -21,6 +21,14 @@ pub(crate) async fn wait_for(
     if let Some(warning) = database.warning() {
         warn!("{warning}");
     }
+    // Whatever is awaited: a stop does not wait for a database that does not answer. A migration is a transaction.
+    let Some(ready) = stop.run_until_cancelled(insist(database, with_migrations)).await else {
+        return Ok(false);
+    };
+    ready.map(|()| true)
+}
+
+async fn insist(database: &Database, with_migrations: bool) -> Result<(), Failure> {
     let (mut pause, mut said) = (FIRST_PAUSE, None);
     loop {
         let refusal = match look(database, with_migrations).await {
@@ -28,7 +36,7 @@ pub(crate) async fn wait_for(
                 if said.is_some() {
                     info!("the database answers");
                 }
-                return Ok(true);
+                return Ok(());
             }
             Err(Failure::Coded(Code::Unavailable, sentence)) => sentence,
             Err(failure) => return Err(failure),
@@ -37,10 +45,8 @@ pub(crate) async fn wait_for(
             warn!("{refusal}; trying again");
             said = Some(refusal);
         }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
-            () = stop.cancelled() => return Ok(false),
-        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

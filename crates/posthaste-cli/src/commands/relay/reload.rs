@@ -3,7 +3,7 @@
 use tracing::{error, info, warn};
 
 use super::configured;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Prepared, Started};
 use crate::config::{Config, Sources, SubscriptionConfig};
 
 /// What is different between what runs and what is wanted.
@@ -11,15 +11,18 @@ use crate::config::{Config, Sources, SubscriptionConfig};
 struct Changes {
     added: Vec<SubscriptionConfig>,
     changed: Vec<SubscriptionConfig>,
+    /// Wanted, but their workers ended by themselves.
+    ended: Vec<SubscriptionConfig>,
     removed: Vec<String>,
 }
 
 impl Changes {
-    fn between(running: &[SubscriptionConfig], wanted: &[SubscriptionConfig]) -> Self {
+    fn between(running: &[SubscriptionConfig], ended: &[String], wanted: &[SubscriptionConfig]) -> Self {
         let mut changes = Self::default();
         for config in wanted {
             match running.iter().find(|old| old.name == config.name) {
                 None => changes.added.push(config.clone()),
+                Some(_) if ended.contains(&config.name) => changes.ended.push(config.clone()),
                 Some(old) if old != config => changes.changed.push(config.clone()),
                 Some(_) => {}
             }
@@ -44,7 +47,7 @@ pub(crate) async fn reload(fleet: &mut Fleet, config: &mut Config, sources: &Sou
         }
     };
     say_what_waits(config, &wanted);
-    let changes = Changes::between(&fleet.configs(), &wanted.subscriptions);
+    let changes = Changes::between(&fleet.configs(), &fleet.ended(), &wanted.subscriptions);
     match changes.is_empty() {
         true => info!("the configuration was read again; no subscription changed"),
         false => apply(fleet, changes).await,
@@ -54,30 +57,43 @@ pub(crate) async fn reload(fleet: &mut Fleet, config: &mut Config, sources: &Sou
 
 /// The new sinks are opened before anything is stopped, so that a failure leaves everything as it was.
 async fn apply(fleet: &mut Fleet, changes: Changes) {
-    let starting = [changes.added.clone(), changes.changed.clone()].concat();
-    let prepared = match fleet.prepare(&starting) {
+    let Changes { added, changed, ended, removed } = changes;
+    let prepared = match fleet.prepare(&[added, changed.clone(), ended.clone()].concat()) {
         Ok(prepared) => prepared,
         Err(failure) => {
             failure.lines().iter().for_each(|line| error!("{line}"));
             return error!("the configuration was not taken over; going on with the old one");
         }
     };
-    let changed: Vec<String> = changes.changed.iter().map(|config| config.name.clone()).collect();
-    fleet.stop_some(&[changes.removed.clone(), changed.clone()].concat()).await;
-    for prepared in prepared {
-        let (subscription, sink) = (prepared.config.name.clone(), prepared.sink.describe());
-        match fleet.start(vec![prepared]).await {
-            Ok(()) if changed.contains(&subscription) => {
-                info!(subscription, sink, "restarted with its new settings")
-            }
-            Ok(()) => info!(subscription, sink, "added"),
-            Err(failure) => {
-                failure.lines().iter().for_each(|line| error!(subscription, "not started: {line}"))
-            }
-        }
+    let (changed, ended) = (names(&changed), names(&ended));
+    let leaving = [removed.clone(), changed.clone(), ended.clone()].concat();
+    if !leaving.is_empty() {
+        info!(subscriptions = leaving.join(", "), "stopping: what they have under way is finished first");
     }
-    for subscription in &changes.removed {
+    fleet.stop_some(&leaving).await;
+    for subscription in &removed {
         info!(subscription, "stopped: it is no longer configured; its progress stays in the database");
+    }
+    for prepared in prepared {
+        let done = match &prepared.config.name {
+            name if changed.contains(name) => "restarted with its new settings",
+            name if ended.contains(name) => "declared and started again",
+            _ => "added",
+        };
+        start(fleet, prepared, done).await;
+    }
+}
+
+fn names(configs: &[SubscriptionConfig]) -> Vec<String> {
+    configs.iter().map(|config| config.name.clone()).collect()
+}
+
+async fn start(fleet: &mut Fleet, prepared: Prepared, done: &str) {
+    let (subscription, sink) = (prepared.config.name.clone(), prepared.sink.describe());
+    match fleet.start(vec![prepared]).await {
+        Ok(Started::All) => info!(subscription, sink, "{done}"),
+        Ok(Started::Stopped) => {}
+        Err(failure) => failure.lines().iter().for_each(|line| error!(subscription, "not started: {line}")),
     }
 }
 

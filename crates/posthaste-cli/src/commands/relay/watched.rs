@@ -1,15 +1,16 @@
 //! A sink whose coming and going is noticed: said once when it goes away, once when it is back, and shown by `/readyz`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste::{Order, Outcome, Page, Sink};
+use posthaste::{Order, Outcome, Page, Sink, WorkerEnd};
 use posthaste_sinks::{Endpoint, Route};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use super::tally::Tally;
 use crate::config::SubscriptionConfig;
 
 /// How long a sink's check may take.
@@ -28,12 +29,15 @@ pub(crate) fn route(config: &SubscriptionConfig) -> Route {
     }
 }
 
-/// A sink, and whether it can be reached.
+/// A sink, whether it can be reached, and whether somebody still works for it.
 pub(crate) struct Watched {
     pub(crate) subscription: String,
     endpoint: Arc<dyn Endpoint>,
     away: Mutex<Option<Away>>,
     went_away: Notify,
+    /// Why nothing is delivered any more, although nobody stopped it.
+    ended: OnceLock<&'static str>,
+    tally: Arc<Tally>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +60,9 @@ impl std::fmt::Debug for Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(subscription: &str, endpoint: Arc<dyn Endpoint>) -> Self {
-        let subscription = subscription.to_owned();
-        Self { subscription, endpoint, away: Mutex::default(), went_away: Notify::new() }
+    pub(crate) fn new(subscription: &str, endpoint: Arc<dyn Endpoint>, tally: Arc<Tally>) -> Self {
+        let (subscription, ended) = (subscription.to_owned(), OnceLock::new());
+        Self { subscription, endpoint, away: Mutex::default(), went_away: Notify::new(), ended, tally }
     }
 
     /// What it is and where.
@@ -69,6 +73,25 @@ impl Watched {
     /// Why it cannot be reached; `None`: it can, as far as anybody knows.
     pub(crate) fn away(&self) -> Option<String> {
         self.state().as_ref().map(|away| away.reason.clone())
+    }
+
+    /// Why its worker ended by itself; `None`: it works.
+    pub(crate) fn ended(&self) -> Option<&'static str> {
+        self.ended.get().copied()
+    }
+
+    /// Its worker ended although nobody stopped it. It is not declared again here: whoever removed it may have meant it.
+    pub(crate) fn note_ended(&self, end: WorkerEnd) {
+        let reason = match end {
+            WorkerEnd::Deleted => {
+                "its subscription was removed from the database; take it out of the configuration too, or declare it \
+                 again, from its `start` on, with SIGHUP or a restart"
+            }
+            _ => "its worker broke down, which is a fault of Posthaste; SIGHUP or a restart starts it again",
+        };
+        if self.ended.set(reason).is_ok() {
+            error!(subscription = self.subscription, "nothing is delivered any more: {reason}");
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, Option<Away>> {
@@ -141,7 +164,9 @@ impl Watched {
 #[async_trait]
 impl Sink for Watched {
     async fn deliver(&self, page: &mut Page) {
+        let under_way = self.tally.begin(page.events().len());
         self.endpoint.deliver(page).await;
+        under_way.end();
         let outcomes = || (0..page.events().len()).filter_map(|index| page.outcome(index));
         let reason = outcomes().find_map(|outcome| match outcome {
             Outcome::Unavailable { reason } => Some(reason.clone()),
