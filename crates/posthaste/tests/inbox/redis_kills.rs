@@ -9,9 +9,9 @@ use posthaste::inbox::{Fence, Once, OnceError, RedisInbox};
 
 use super::bench::{RedisBench, bounded};
 
-const EVENTS: usize = 40;
+const EVENTS: usize = 150;
 const CONSUMERS: usize = 8;
-const KILLS: usize = 120;
+const KILLS: usize = 400;
 
 /// What the broker, the receiver of the effects and the test know of an event.
 #[derive(Debug, Default, Clone)]
@@ -71,12 +71,12 @@ async fn consume(inbox: RedisInbox, world: World, kills: Arc<Mutex<usize>>) {
         let task = tokio::spawn(handle(inbox.clone(), world.clone(), event));
         let kill = {
             let mut kills = kills.lock().unwrap();
-            let kill = *kills > 0 && fastrand::bool();
+            let kill = *kills > 0 && fastrand::u8(..4) > 0;
             *kills -= usize::from(kill);
             kill
         };
         if kill {
-            tokio::time::sleep(Duration::from_micros(fastrand::u64(..12_000))).await;
+            tokio::time::sleep(Duration::from_micros(fastrand::u64(..15_000))).await;
             task.abort();
         }
         match task.await {
