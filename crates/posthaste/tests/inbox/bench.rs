@@ -105,7 +105,8 @@ pub(crate) async fn until_handled(bench: &dyn Bench, consumer: &str, id: &str) -
 
 // --- Redis
 
-pub(crate) const LEASE: Duration = Duration::from_millis(700);
+/// Longer than the worst machine stands still: a lease that runs out by accident would be a second effect, and rightly so.
+pub(crate) const LEASE: Duration = Duration::from_secs(8);
 
 /// Effects outside of the store: noted when the effect is over.
 #[derive(Clone)]

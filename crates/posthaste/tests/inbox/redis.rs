@@ -123,7 +123,7 @@ async fn server_millis(bench: &RedisBench) -> u64 {
 #[tokio::test]
 async fn the_lease_is_renewed_while_the_effect_runs() {
     let bench = RedisBench::new().await;
-    let inbox = bench.inbox("billing").lease(Duration::from_secs(2));
+    let inbox = bench.inbox("billing").lease(LEASE);
     let (pause, consumer) = (Pause::new(), inbox.clone());
     let act = pause.then(Act::Succeed);
     let running = tokio::spawn(async move { consumer.once("e-1", async |_| act.run().await).await });

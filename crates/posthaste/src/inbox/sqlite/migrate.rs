@@ -1,5 +1,7 @@
 //! The inbox's tables: created and brought up to date, independent of the log's.
 
+use std::time::Duration;
+
 use sqlx::SqliteConnection;
 
 use crate::error::{Error, Result};
@@ -9,12 +11,27 @@ use super::SqliteTables;
 /// Forward-only migrations, oldest first.
 const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/inbox/sqlite/0001_inbox.sql")];
 
+const ATTEMPTS: u32 = 100;
+
 impl SqliteTables {
     pub(super) fn migration_texts(&self) -> Vec<String> {
         MIGRATIONS.iter().map(|text| (*text).to_owned()).collect()
     }
 
+    /// Two that switch the journal mode of a new file at once are in each other's way, whatever their busy timeout.
     pub(super) async fn migrate(&self) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            match self.try_migrate().await {
+                Err(Error::Conflict { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=50))).await;
+                }
+                done => return done,
+            }
+        }
+        self.try_migrate().await
+    }
+
+    async fn try_migrate(&self) -> Result<()> {
         self.use_wal().await?;
         let doing = "migrate the inbox";
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(Error::database(doing))?;
@@ -32,8 +49,7 @@ impl SqliteTables {
         tx.commit().await.map_err(Error::database(doing))
     }
 
-    /// Readers and the writer do not wait for each other in this journal mode. A file that has it already is left alone: to
-    /// set it, two connections at the same moment would be in each other's way.
+    /// Readers and the writer do not wait for each other in this journal mode. A file that has it already is left alone.
     async fn use_wal(&self) -> Result<()> {
         let doing = "switch the file to write-ahead logging";
         let read = sqlx::query_scalar("pragma journal_mode").fetch_one(&self.pool).await;
