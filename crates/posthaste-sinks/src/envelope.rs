@@ -226,4 +226,13 @@ mod tests {
         assert_eq!(percent_encode("plain-text~!"), "plain-text~!");
         assert_eq!(percent_encode("100% \"ä\"\r\n"), "100%25%20%22%C3%A4%22%0D%0A");
     }
+
+    #[test]
+    fn consumers_find_the_event_id_in_the_structured_body() {
+        for content_type in ["application/json", "text/plain"] {
+            let event = event("{\"id\":\"the payload's\"}", content_type);
+            let body = Envelope::new(Form::Structured).message(&event).expect("a message").body;
+            assert_eq!(posthaste::inbox::event_id_in(&body), Some(event.id.to_string()));
+        }
+    }
 }

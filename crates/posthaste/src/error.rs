@@ -60,6 +60,21 @@ pub enum Error {
         /// What the database or the connection said.
         source: sqlx::Error,
     },
+    /// Redis refused or could not be reached.
+    #[cfg(feature = "redis")]
+    #[error("{doing}: {source}")]
+    Redis {
+        /// What was being done.
+        doing: &'static str,
+        /// What the server or the connection said.
+        source: redis::RedisError,
+    },
+    /// The effect ended the transaction it was handed, and the mark of its event with it. Nothing is done.
+    #[error(
+        "event `{0}` is not done: its effect rolled back the transaction it was handed, and the mark with it; return an \
+         error instead, and let the inbox roll back"
+    )]
+    MarkGone(String),
     /// Stored data cannot be read back: it was changed by hand or written by a newer version.
     #[error("stored data is not readable: {0}")]
     Corrupt(String),
@@ -91,12 +106,14 @@ impl Error {
     /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::InvalidEvent(_) | Self::InvalidSetting { .. } => ErrorKind::Invalid,
+            Self::InvalidEvent(_) | Self::InvalidSetting { .. } | Self::MarkGone(_) => ErrorKind::Invalid,
             Self::NoSuchSubscription(_) | Self::NoSuchEvent(_) => ErrorKind::NotFound,
             Self::LeaseLost => ErrorKind::LeaseLost,
             Self::Schema(_) | Self::ClusterChanged { .. } | Self::Corrupt(_) => ErrorKind::NeedsOperator,
             Self::Conflict { .. } => ErrorKind::Conflict,
             Self::Database { .. } => ErrorKind::Unavailable,
+            #[cfg(feature = "redis")]
+            Self::Redis { .. } => ErrorKind::Unavailable,
         }
     }
 

@@ -29,6 +29,7 @@ mod enqueue;
 mod wake;
 mod claim;
 mod dispatch;
+pub mod inbox;
 
 // 4 assembly: the only place that chains what stands above, and that spawns tasks
 #[cfg(feature = "postgres")]
@@ -68,6 +69,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/embed.md")]
 struct Embed;
+
+/// Compiles and runs the examples of the consumer's guide.
+#[cfg(all(doctest, feature = "redis", feature = "postgres", feature = "sqlite"))]
+#[doc = include_str!("../../../docs/guide/consume.md")]
+struct Consume;
 
 /// Compiles the examples of the operator's guide.
 #[cfg(doctest)]

@@ -23,7 +23,7 @@
 //! | B20 next attempt unknown | here |
 //! | B21, B29 claim without lease | suite: `two_claimers_never_get_the_same_event` |
 //! | B22 an outage kills everything | suite: `a_receiver_that_is_away_burns_no_attempts_whatever_is_restarted` |
-//! | B23 to B25 consumer's marker | belongs to the inbox of consumers, not to the engine |
+//! | B23 to B25 consumer's marker | `inbox/main.rs` |
 //! | B26 fetched again while in flight | here |
 //! | B27 exhausted rows starve the rest | here |
 //! | B28 crash between two sinks | belongs to the sinks; the engine repeats with the same id |

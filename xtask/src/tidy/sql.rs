@@ -3,15 +3,14 @@
 use super::{Finding, Tree};
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let statements =
-        tree.texts_in("crates/posthaste/src/store/", ".sql").filter(|(path, _)| is_statement(path));
+    let statements = tree.texts_in("crates/posthaste/src/", ".sql").filter(|(path, _)| is_statement(path));
     statements.flat_map(|(path, text)| [check_header(path, text), check_use(tree, path)]).flatten().collect()
 }
 
-/// `crates/posthaste/src/store/*/sql/*.sql`
+/// `crates/posthaste/src/store/*/sql/*.sql`, and the same of the inbox.
 fn is_statement(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    matches!(parts.as_slice(), ["crates", "posthaste", "src", "store", _, "sql", _])
+    matches!(parts.as_slice(), ["crates", "posthaste", "src", "store" | "inbox", _, "sql", _])
 }
 
 fn check_header(path: &str, text: &str) -> Option<Finding> {
@@ -54,6 +53,12 @@ mod tests {
         let found = findings("SELECT 1;\n", "statement!(\"claim.sql\")");
         assert_eq!(found.len(), 1);
         assert!(found[0].sentence.contains("`--`"));
+    }
+
+    #[test]
+    fn statements_of_the_inbox_are_checked_too() {
+        let tree = Tree::of(&[("crates/posthaste/src/inbox/sqlite/sql/mark.sql", "select 1;\n")]);
+        assert_eq!(check(&tree).len(), 2, "no header, and nobody uses it");
     }
 
     #[test]

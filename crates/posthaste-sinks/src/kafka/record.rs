@@ -87,6 +87,7 @@ impl Record {
 mod tests {
     use chrono::DateTime;
     use posthaste::NewEvent;
+    use posthaste::inbox::{Source, event_id_of};
 
     use super::*;
     use crate::envelope::{Envelope, Form};
@@ -141,6 +142,20 @@ mod tests {
         assert_eq!(to("a.b_c-1").as_deref(), Ok("a.b_c-1"));
         for bad in ["..", "a b", "grüße", &"x".repeat(250)] {
             assert!(to(bad).is_err_and(|sentence| sentence.contains("no name of a topic")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_in_both_forms() {
+        for form in [Form::Binary, Form::Structured] {
+            let event =
+                NewEvent::bytes("orders", "{\"id\":\"the payload's\"}").header("webhook-id", "forged");
+            let event = event.header("ce_id", "forged").stored(1, DateTime::UNIX_EPOCH);
+            let (settings, route) = (KafkaSettings::new(["localhost:9092"]), Route::new("s"));
+            let record =
+                Record::of(&event, &settings, &route.envelope(Envelope::new(form))).expect("a record");
+            let id = event_id_of(Source::Kafka, record.headers.iter().map(|(name, value)| (name, value)));
+            assert_eq!(id, Some(event.id.to_string()), "{form:?}");
         }
     }
 }

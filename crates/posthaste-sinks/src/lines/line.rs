@@ -66,8 +66,10 @@ fn on_one_line(byte: u8) -> u8 {
 mod tests {
     use chrono::DateTime;
     use posthaste::NewEvent;
+    use posthaste::inbox::event_id_in;
 
     use super::*;
+    use crate::envelope::Envelope;
 
     fn line(event: NewEvent) -> Value {
         let (mut lines, event) = (Vec::new(), event.stored(1, DateTime::UNIX_EPOCH));
@@ -89,5 +91,17 @@ mod tests {
         assert_eq!((&bytes["key"], &bytes["headers"]["a"]), (&json!("k"), &json!("b")));
         let lie = line(NewEvent::bytes("orders", "no json").content_type("application/json"));
         assert_eq!(lie["payload_encoding"], "base64");
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_in_both_forms() {
+        for form in [Form::Binary, Form::Structured] {
+            let event =
+                NewEvent::bytes("orders", "{\"id\":\"the payload's\"}").content_type("application/json");
+            let (mut lines, event) = (Vec::new(), event.stored(1, DateTime::UNIX_EPOCH));
+            let route = Route::new("billing").envelope(Envelope::new(form));
+            write_line(&mut lines, &route, &event, 1);
+            assert_eq!(event_id_in(&lines), Some(event.id.to_string()), "{form:?}");
+        }
     }
 }

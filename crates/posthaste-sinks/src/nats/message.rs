@@ -86,6 +86,7 @@ fn producers_value(name: &str, value: &str) -> String {
 mod tests {
     use chrono::DateTime;
     use posthaste::NewEvent;
+    use posthaste::inbox::{Source, event_id_of};
 
     use super::*;
     use crate::envelope::Envelope;
@@ -134,5 +135,18 @@ mod tests {
         let content_type = headers.get("Content-Type").map(|value| value.as_str());
         assert_eq!(content_type, Some("application/cloudevents+json; charset=UTF-8"));
         assert!(headers.get("ce-id").is_none() && headers.get("ce-datacontenttype").is_none());
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_in_both_forms() {
+        for form in [Form::Binary, Form::Structured] {
+            let event =
+                NewEvent::bytes("orders", "x").header("nats-msg-id", "forged").header("ce-id", "forged");
+            let event = event.stored(1, DateTime::UNIX_EPOCH);
+            let route = Route::new("s").envelope(Envelope::new(form));
+            let (headers, _) = message(&route, None, &event).expect("a message");
+            let pairs = headers.iter().map(|(name, values)| (name.to_string(), values[0].to_string()));
+            assert_eq!(event_id_of(Source::Nats, pairs), Some(event.id.to_string()), "{form:?}");
+        }
     }
 }

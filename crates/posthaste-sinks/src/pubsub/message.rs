@@ -106,6 +106,7 @@ fn check_attribute(name: &str, value: &str) -> Result<(), String> {
 mod tests {
     use chrono::DateTime;
     use posthaste::NewEvent;
+    use posthaste::inbox::{Source, event_id_of};
 
     use super::*;
     use crate::envelope::{Envelope, Form};
@@ -196,5 +197,15 @@ mod tests {
         assert!(
             !message.attributes.keys().any(|name| name.contains("baggage") || name.contains("tracestate"))
         );
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_in_both_forms() {
+        for form in [Form::Binary, Form::Structured] {
+            let event = event().header("event_id", "forged").stored(1, DateTime::UNIX_EPOCH);
+            let route = Route::new("s").envelope(Envelope::new(form));
+            let attributes = message(&event, &route).expect("fits").attributes;
+            assert_eq!(event_id_of(Source::Pubsub, attributes), Some(event.id.to_string()), "{form:?}");
+        }
     }
 }

@@ -96,9 +96,11 @@ fn short(what: &str, text: String) -> Result<ShortString, String> {
 mod tests {
     use chrono::DateTime;
     use posthaste::NewEvent;
+    use posthaste::inbox::{Source, event_id_of};
     use serde_json::json;
 
     use super::*;
+    use crate::envelope::{Envelope, Form};
     use crate::problems::Problems;
     use crate::section::{Section, Surroundings};
 
@@ -144,5 +146,30 @@ mod tests {
             large.check_frame(4096).expect_err("too large").contains("a frame of this server takes 4096")
         );
         assert_eq!(large.check_frame(131_072), Ok(()));
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_in_both_forms() {
+        let settings = |json: serde_json::Value| {
+            let (problems, surroundings) = (Problems::default(), Surroundings::default());
+            let fields = json.as_object().expect("a table").clone();
+            RabbitmqSettings::validate(&Section::new("sink", &fields, &problems, &surroundings))
+                .expect("good")
+        };
+        let settings = settings(json!({ "url": "amqp://localhost", "routing_key": "{topic}" }));
+        for form in [Form::Binary, Form::Structured] {
+            let event = NewEvent::bytes("orders", "x").header("message_id", "forged");
+            let event = event.header("cloudevents_id", "forged").stored(1, DateTime::UNIX_EPOCH);
+            let route = Route::new("s").envelope(Envelope::new(form));
+            let properties = Outgoing::of(&event, &settings, &route).expect("fits").properties;
+            let property = properties.message_id().as_ref().map(|id| ("message_id", id.as_str().as_bytes()));
+            let table = properties.headers().as_ref().expect("headers").inner();
+            let headers = table.iter().filter_map(|(name, value)| match value {
+                AMQPValue::LongString(text) => Some((name.as_str(), text.as_bytes())),
+                _ => None,
+            });
+            let id = event_id_of(Source::Rabbitmq, property.into_iter().chain(headers));
+            assert_eq!(id, Some(event.id.to_string()), "{form:?}");
+        }
     }
 }

@@ -79,6 +79,7 @@ impl Entry {
 mod tests {
     use chrono::DateTime;
     use posthaste::NewEvent;
+    use posthaste::inbox::{Source, event_id_of};
 
     use super::*;
     use crate::envelope::{Envelope, Form};
@@ -105,5 +106,19 @@ mod tests {
         assert_eq!(structured[..4], ["MAXLEN", "~", "10", "*"]);
         assert!(structured.windows(2).any(|pair| pair == ["key", "k"]));
         assert!(!structured.iter().any(|word| word.starts_with("ce_")));
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_in_both_forms() {
+        let settings = RedisSettings::new("localhost", 1, Template::literal("orders"));
+        for form in [Form::Binary, Form::Structured] {
+            let event = NewEvent::bytes("orders", "x").header("id", "forged").stored(1, DateTime::UNIX_EPOCH);
+            let route = Route::new("s").envelope(Envelope::new(form));
+            let words = Entry::new(&settings, &route, &event).expect("an entry").words;
+            let (pairs, _) = words[1..].as_chunks::<2>();
+            let text = |word: &[u8]| String::from_utf8(word.to_vec()).expect("text");
+            let id = event_id_of(Source::Redis, pairs.iter().map(|[name, value]| (text(name), value)));
+            assert_eq!(id, Some(event.id.to_string()), "{form:?}");
+        }
     }
 }

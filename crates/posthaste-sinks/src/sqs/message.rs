@@ -138,6 +138,7 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use chrono::DateTime;
     use posthaste::NewEvent;
+    use posthaste::inbox::{Source, event_id_in, event_id_of};
 
     use super::*;
     use crate::envelope::Envelope;
@@ -205,5 +206,18 @@ mod tests {
         let body: Value = serde_json::from_str(&structured.body).expect("JSON, not coded again");
         assert_eq!(body["data_base64"], "AP8=");
         assert_eq!(structured.attributes.len(), 1, "{:?}", structured.attributes);
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_among_the_attributes_or_in_the_structured_body() {
+        let binary = text_event("{\"id\":\"the payload's\"}").header("ce-id", "forged");
+        let binary = entry(binary, "text", Form::Binary).expect("fits");
+        let id = event_id_of(Source::Sqs, binary.attributes.iter().map(|(name, value)| (name, value)));
+        assert_eq!(id, binary.fifo.map(|fifo| fifo.dedupe_id), "the event's, as the queue knows it");
+        let structured =
+            entry(text_event("x").header("ce-id", "forged"), "text", Form::Structured).expect("fits");
+        let pairs = structured.attributes.iter().map(|(name, value)| (name, value));
+        assert_eq!(event_id_of(Source::Sqs, pairs), None);
+        assert_eq!(event_id_in(structured.body.as_bytes()), structured.fifo.map(|fifo| fifo.dedupe_id));
     }
 }

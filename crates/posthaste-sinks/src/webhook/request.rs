@@ -77,7 +77,15 @@ fn header_value(name: &str, value: &str) -> Result<HeaderValue, String> {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+    use posthaste::inbox::{Source, event_id_of};
+    use serde_json::json;
+
     use super::*;
+    use crate::envelope::Form;
+    use crate::problems::Problems;
+    use crate::section::{Section, Surroundings};
 
     #[test]
     fn producers_headers_travel_unless_they_speak_for_others() {
@@ -92,5 +100,26 @@ mod tests {
         assert_eq!(headers["traceparent"], "00-ab-cd-01");
         assert_eq!(headers["baggage"], "a=b%20c, d=e");
         assert_eq!(headers["x"], "%C3%A4%20b");
+    }
+
+    fn settings() -> WebhookSettings {
+        let (problems, mut surroundings) = (Problems::default(), Surroundings::default());
+        surroundings.variables =
+            [("KEY".to_owned(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned())].into();
+        let table = json!({ "url": "https://example.com/hook", "secrets": [{ "env": "KEY" }] });
+        let fields = table.as_object().expect("a table");
+        WebhookSettings::validate(&Section::new("sink", fields, &problems, &surroundings)).expect("good")
+    }
+
+    #[test]
+    fn consumers_find_the_event_id_in_both_forms() {
+        for form in [Form::Binary, Form::Structured] {
+            let event =
+                NewEvent::bytes("orders", "x").header("webhook-id", "forged").header("ce-id", "forged");
+            let event = event.stored(1, DateTime::UNIX_EPOCH);
+            let request = request(&settings(), &Envelope::new(form), &event).expect("a request");
+            let pairs = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            assert_eq!(event_id_of(Source::Webhook, pairs), Some(event.id.to_string()), "{form:?}");
+        }
     }
 }

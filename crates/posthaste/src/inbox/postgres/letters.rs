@@ -1,0 +1,94 @@
+//! Dead letters in PostgreSQL.
+
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use crate::error::{Error, Result};
+use crate::inbox::letter::{DeadLetter, Letter, LetterFilter, LetterStatus, storable};
+use crate::inbox::letters::{headers_of, headers_text, status_of};
+
+use super::PgTables;
+
+impl PgTables {
+    pub(super) async fn keep_letter(
+        &self,
+        tx: &mut PgConnection,
+        consumer: &str,
+        letter: &Letter,
+    ) -> Result<i64> {
+        sqlx::query_scalar(self.sql.give_up.clone())
+            .bind(consumer)
+            .bind(&letter.event_id)
+            .bind(letter.topic.as_deref().map(storable))
+            .bind(letter.key.as_deref().map(storable))
+            .bind(letter.content_type.as_deref().map(storable))
+            .bind(headers_text(&letter.headers)?)
+            .bind(&letter.payload)
+            .bind(storable(&letter.reason))
+            .bind(i64::from(letter.attempts))
+            .fetch_one(tx)
+            .await
+            .map_err(Error::database("keep a dead letter"))
+    }
+
+    pub(in crate::inbox) async fn list(&self, filter: &LetterFilter) -> Result<Vec<DeadLetter>> {
+        let rows = sqlx::query(self.sql.list_letters.clone())
+            .bind(filter.consumer.as_deref().map(storable))
+            .bind(filter.status.map(LetterStatus::as_str))
+            .bind(filter.topic.as_deref().map(storable))
+            .bind(filter.event_id.as_deref().map(storable))
+            .bind(filter.reason_contains.as_deref().map(storable))
+            .bind(filter.before)
+            .bind(i64::from(filter.limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Error::database("list dead letters"))?;
+        rows.iter().map(letter_of).collect()
+    }
+
+    pub(in crate::inbox) async fn get(&self, number: i64) -> Result<Option<DeadLetter>> {
+        let found = sqlx::query(self.sql.get_letter.clone()).bind(number).fetch_optional(&self.pool).await;
+        found.map_err(Error::database("get a dead letter"))?.as_ref().map(letter_of).transpose()
+    }
+
+    pub(in crate::inbox) async fn discard(&self, number: i64) -> Result<bool> {
+        let done = sqlx::query(self.sql.discard_letter.clone()).bind(number).execute(&self.pool).await;
+        Ok(done.map_err(Error::database("discard a dead letter"))?.rows_affected() == 1)
+    }
+
+    pub(in crate::inbox) async fn resent(&self, number: i64) -> Result<bool> {
+        let found =
+            sqlx::query_scalar(self.sql.resent_letter.clone()).bind(number).fetch_one(&self.pool).await;
+        let found: i64 = found.map_err(Error::database("let a dead letter in again"))?;
+        Ok(found == 1)
+    }
+}
+
+fn letter_of(row: &PgRow) -> Result<DeadLetter> {
+    let read = || -> sqlx::Result<(DeadLetter, String, String)> {
+        let letter = Letter {
+            event_id: row.try_get("event_id")?,
+            payload: row.try_get("payload")?,
+            reason: row.try_get("reason")?,
+            attempts: u32::try_from(row.try_get::<i64, _>("attempts")?).unwrap_or(u32::MAX),
+            topic: row.try_get("topic")?,
+            key: row.try_get("key")?,
+            content_type: row.try_get("content_type")?,
+            headers: Vec::new(),
+        };
+        let dead = DeadLetter {
+            number: row.try_get("number")?,
+            consumer: row.try_get("consumer")?,
+            letter,
+            times: u32::try_from(row.try_get::<i64, _>("times")?).unwrap_or(u32::MAX),
+            status: LetterStatus::Open,
+            given_up_at: row.try_get("given_up_at")?,
+            decided_at: row.try_get("decided_at")?,
+        };
+        Ok((dead, row.try_get("headers")?, row.try_get("status")?))
+    };
+    let (mut dead, headers, status) = read().map_err(Error::database("read a dead letter"))?;
+    dead.letter.headers = headers_of(&headers)?;
+    dead.status = status_of(&status)?;
+    Ok(dead)
+}

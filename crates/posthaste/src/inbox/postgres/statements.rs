@@ -1,0 +1,44 @@
+//! The catalogue of the inbox's SQL statements. One file each; this is the only place that fills anything in.
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+use crate::id::SchemaName;
+
+macro_rules! catalogue {
+    ($($name:ident = $file:literal),+ $(,)?) => {
+        /// Every statement, with the schema's name filled in.
+        #[derive(Debug)]
+        pub(super) struct Statements {
+            $(pub(super) $name: SqlStr),+
+        }
+
+        impl Statements {
+            pub(super) fn compile(schema: &SchemaName) -> Self {
+                Self { $($name: fill(include_str!(concat!("sql/", $file)), schema)),+ }
+            }
+
+            #[cfg(test)]
+            /// Name and text of each, for tests that prepare and explain them.
+            pub(super) fn all(&self) -> Vec<(&'static str, &str)> {
+                vec![$((stringify!($name), self.$name.as_str())),+]
+            }
+        }
+    };
+}
+
+catalogue! {
+    mark = "mark.sql",
+    is_marked = "is_marked.sql",
+    forget = "forget.sql",
+    clean_marks = "clean_marks.sql",
+    clean_letters = "clean_letters.sql",
+    give_up = "give_up.sql",
+    list_letters = "list_letters.sql",
+    get_letter = "get_letter.sql",
+    discard_letter = "discard_letter.sql",
+    resent_letter = "resent_letter.sql",
+}
+
+fn fill(text: &str, schema: &SchemaName) -> SqlStr {
+    AssertSqlSafe(text.replace("{schema}", schema.as_str())).into_sql_str()
+}

@@ -1,0 +1,195 @@
+//! The guard on SQLite: the mark is a row in the consumer's own transaction, so effect and mark commit together.
+//!
+//! One writer at a time: a transaction that marks holds up all other writers of the file until it ends. Effects should be
+//! short, and write to this database.
+
+use std::time::Duration;
+
+use sqlx::{SqliteConnection, SqlitePool};
+
+use crate::error::{Error, Result};
+
+use super::letter::Letter;
+use super::letters::DeadLetters;
+use super::names::{Consumer, KEEP, check_id, keep_of, micros};
+use super::once::{Mark, Once, OnceError};
+
+mod statements;
+mod migrate;
+mod letters;
+#[cfg(test)]
+mod tests;
+
+use statements::SQL;
+
+/// Rows that are removed with one statement: other writers wait for no longer than that.
+const CHUNK: i64 = 1000;
+
+/// When to come again after the busy timeout of the connection has passed.
+const SOON: Duration = Duration::from_secs(1);
+
+/// The guard of one consumer in a SQLite database. The file need not have a log of Posthaste. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SqliteInbox {
+    tables: SqliteTables,
+    consumer: Consumer,
+    keep: Duration,
+}
+
+/// The inbox's tables, whoever the consumer is.
+#[derive(Debug, Clone)]
+pub(super) struct SqliteTables {
+    pool: SqlitePool,
+}
+
+impl SqliteTables {
+    pub(super) fn new(pool: SqlitePool) -> Self {
+        Self { pool }
+    }
+}
+
+impl SqliteInbox {
+    /// In tables that begin with `posthaste_inbox_`. Open the pool with [`sqlite_options`](crate::sqlite_options).
+    pub fn new(pool: SqlitePool, consumer: &str) -> Result<Self> {
+        Ok(Self { tables: SqliteTables::new(pool), consumer: Consumer::parse(consumer)?, keep: KEEP })
+    }
+
+    /// How long a done event is remembered at least; 720 h otherwise. A copy that comes after [`clean`](Self::clean) has
+    /// removed its mark runs the effect again.
+    pub fn keep_for(mut self, keep: Duration) -> Self {
+        self.keep = keep_of(keep);
+        self
+    }
+
+    /// Creates the tables or brings them up to date. Safe to call at every start and from many processes.
+    pub async fn migrate(&self) -> Result<()> {
+        self.tables.migrate().await
+    }
+
+    /// The SQL that [`migrate`](Self::migrate) runs, oldest first, for those who apply it with a tool of their own.
+    pub fn migration_sql(&self) -> Vec<String> {
+        self.tables.migration_texts()
+    }
+
+    /// Runs the effect in a transaction that also marks the event, unless it is marked:
+    /// `inbox.once(id, async |tx| { ... }).await`.
+    ///
+    /// If the effect fails, panics or is dropped, nothing stays, neither what it wrote nor the mark. A second copy waits for
+    /// the first one, as all writers do, and is told [`Once::Busy`] after the busy timeout of its connection.
+    pub async fn once<T, E, F>(&self, event_id: &str, effect: F) -> Result<Once<T>, OnceError<E>>
+    where
+        F: AsyncFnOnce(&mut SqliteConnection) -> Result<T, E>,
+    {
+        // IMMEDIATE: waits for the lock here; a transaction that reads first fails when it starts to write.
+        let begun = self.tables.pool.begin_with("BEGIN IMMEDIATE").await;
+        let mut tx = match begun.map_err(Error::database("begin the consumer's transaction")) {
+            Ok(tx) => tx,
+            Err(Error::Conflict { .. }) => return Ok(Once::Busy { retry_after: SOON }),
+            Err(error) => return Err(error.into()),
+        };
+        match self.check_and_mark(&mut tx, event_id).await? {
+            Mark::Fresh => {}
+            Mark::Duplicate => return Ok(Once::Duplicate),
+        }
+        match effect(&mut tx).await {
+            Ok(value) => {
+                self.expect_mark(&mut tx, event_id).await?;
+                tx.commit().await.map_err(Error::database("commit the effect with its mark"))?;
+                Ok(Once::Done(value))
+            }
+            Err(error) => {
+                if let Err(source) = tx.rollback().await {
+                    tracing::debug!(%source, "the rollback failed; the connection is closed with it");
+                }
+                Err(OnceError::Effect(error))
+            }
+        }
+    }
+
+    /// Marks the event in the caller's transaction: do the effect there if it is fresh, and commit both. Begin that
+    /// transaction with `BEGIN IMMEDIATE` if it reads first.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if another writer did not end within the busy timeout: run the transaction again.
+    pub async fn check_and_mark(&self, tx: &mut SqliteConnection, event_id: &str) -> Result<Mark> {
+        check_id(event_id)?;
+        let marked = sqlx::query(SQL.mark.clone())
+            .bind(self.consumer.as_str())
+            .bind(event_id)
+            .bind(micros(self.keep))
+            .execute(tx)
+            .await
+            .map_err(Error::database("mark an event"))?;
+        Ok(if marked.rows_affected() == 1 { Mark::Fresh } else { Mark::Duplicate })
+    }
+
+    /// Some errors roll back the whole transaction. An effect that swallowed one is found here.
+    async fn expect_mark(&self, tx: &mut SqliteConnection, event_id: &str) -> Result<()> {
+        let marked: bool = sqlx::query_scalar(SQL.is_marked.clone())
+            .bind(self.consumer.as_str())
+            .bind(event_id)
+            .fetch_one(tx)
+            .await
+            .map_err(Error::database("look for the mark before the commit"))?;
+        if marked { Ok(()) } else { Err(Error::MarkGone(event_id.to_owned())) }
+    }
+
+    /// Forgets an event in the caller's transaction, so that its next copy runs the effect: for a message that is sent
+    /// again on purpose.
+    pub async fn forget(&self, tx: &mut SqliteConnection, event_id: &str) -> Result<()> {
+        check_id(event_id)?;
+        self.tables.forget(tx, self.consumer.as_str(), event_id).await
+    }
+
+    /// Gives up on a message in the caller's transaction: keeps it as a dead letter, and marks its event, so that other
+    /// copies are duplicates. Giving up twice keeps the newer letter. Returns the letter's number.
+    pub async fn give_up(&self, tx: &mut SqliteConnection, letter: &Letter) -> Result<i64> {
+        // Fresh or not is no matter: inside `once` the event is marked already.
+        let (Mark::Fresh | Mark::Duplicate) = self.check_and_mark(tx, &letter.event_id).await?;
+        self.tables.keep_letter(tx, self.consumer.as_str(), letter).await
+    }
+
+    /// What was given up on, by all consumers of this file.
+    pub fn dead_letters(&self) -> DeadLetters {
+        DeadLetters::of_sqlite(self.tables.clone())
+    }
+
+    /// Removes the marks of all consumers whose time is over, and letters that were decided 720 h ago. Call it now and then.
+    /// Returns how many rows went.
+    pub async fn clean(&self) -> Result<u64> {
+        let marks = self.tables.clean_marks().await?;
+        Ok(marks + self.tables.clean_letters().await?)
+    }
+}
+
+impl SqliteTables {
+    async fn forget(&self, tx: &mut SqliteConnection, consumer: &str, event_id: &str) -> Result<()> {
+        let forgotten = sqlx::query(SQL.forget.clone()).bind(consumer).bind(event_id).execute(tx).await;
+        forgotten.map(|_| ()).map_err(Error::database("forget an event"))
+    }
+
+    async fn clean_marks(&self) -> Result<u64> {
+        let mut gone = 0;
+        loop {
+            let removed = sqlx::query(SQL.clean_marks.clone()).bind(CHUNK).execute(&self.pool).await;
+            let removed = removed.map_err(Error::database("remove old marks"))?.rows_affected();
+            gone += removed;
+            if removed < CHUNK.unsigned_abs() {
+                return Ok(gone);
+            }
+        }
+    }
+
+    async fn clean_letters(&self) -> Result<u64> {
+        let mut gone = 0;
+        loop {
+            let statement = sqlx::query(SQL.clean_letters.clone()).bind(CHUNK).bind(micros(KEEP));
+            let removed = statement.execute(&self.pool).await;
+            let removed = removed.map_err(Error::database("remove decided letters"))?.rows_affected();
+            gone += removed;
+            if removed < CHUNK.unsigned_abs() {
+                return Ok(gone);
+            }
+        }
+    }
+}

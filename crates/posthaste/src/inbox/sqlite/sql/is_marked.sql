@@ -1,0 +1,2 @@
+-- Whether an event is marked for a consumer. Index: primary key; reads only.
+select exists (select 1 from posthaste_inbox_handled where consumer = ?1 and event_id = ?2)
