@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste::{Outcome, Settings, Sink};
+use posthaste::{Outcome, Page, Settings, Sink};
 use tokio::time::Instant;
 
 use crate::envelope::Envelope;
@@ -54,6 +54,16 @@ impl Route {
         Instant::now() + self.page_time.saturating_sub(reserve).max(self.page_time / 10)
     }
 
+    /// The longest a sink's `timeout` may be where the engine waits `page_time` for a page: then there is a tenth of it to
+    /// start in, and time for a send and a check. In whole seconds, unless it is less than one.
+    pub fn longest_timeout(page_time: Duration) -> Duration {
+        let longest = page_time * 17 / 40;
+        match longest.as_secs() {
+            0 => Duration::from_millis(u64::from(longest.subsec_millis()).max(1)),
+            seconds => Duration::from_secs(seconds),
+        }
+    }
+
     /// Without any order among events.
     pub fn without_order(mut self) -> Self {
         self.in_key_order = false;
@@ -89,7 +99,91 @@ pub(crate) async fn after_silence(sink: &impl Sink, silence: &str, patience: Dur
     }
 }
 
+/// What words mean that may be about the receiver or about one event: a check tells.
+pub(crate) async fn unless_away(sink: &impl Sink, words: String, patience: Duration) -> Outcome {
+    match tokio::time::timeout(patience, sink.check()).await {
+        Ok(Ok(())) => Outcome::retry(words),
+        _ => Outcome::unavailable(words),
+    }
+}
+
 /// What a page's unsent events are marked with when its time is over. It costs them no attempt.
 pub(crate) fn too_late() -> Outcome {
     Outcome::unavailable("not sent yet: the receiver is slow, and the time of this page is over")
+}
+
+/// Events of a page about which the receiver was silent, each alone, although it answered a check.
+#[derive(Debug, Default)]
+pub(crate) struct Suspects(Vec<usize>);
+
+impl Suspects {
+    /// The event is marked to be retried; whether that is just, the rest of the page shows.
+    pub(crate) fn note(&mut self, index: usize) {
+        self.0.push(index);
+    }
+
+    /// Silence about several events while not one is accepted: that is the receiver, whatever its check says.
+    pub(crate) fn are_innocent(&self, page: &Page) -> bool {
+        let accepted = |index| page.outcome(index) == Some(&Outcome::Delivered);
+        self.0.len() > 1 && !(0..page.events().len()).any(accepted)
+    }
+
+    /// Gives back the attempts that were not the events' fault.
+    pub(crate) fn judge(&self, page: &mut Page) {
+        if !self.are_innocent(page) {
+            return;
+        }
+        for index in &self.0 {
+            if let Some(Outcome::Retry { reason, .. }) = page.outcome(*index) {
+                let reason = format!("{reason}, nor is anything accepted");
+                page.mark(*index, Outcome::unavailable(reason));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chrono::DateTime;
+    use posthaste::NewEvent;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_timeout_leaves_time_to_start_in() {
+        for (page, longest) in [(60_000, 25_000), (30_000, 12_000), (10_000, 4_000), (1_000, 425), (1, 1)] {
+            let (page, longest) = (Duration::from_millis(page), Duration::from_millis(longest));
+            assert_eq!(Route::longest_timeout(page), longest);
+            if page > Duration::from_millis(1) {
+                assert!(page / 10 + longest * 2 + page / 20 <= page, "{page:?}");
+            }
+        }
+    }
+
+    fn page_with_suspects(suspects: usize) -> (Page, Suspects) {
+        let event = |seq| Arc::new(NewEvent::bytes("t", "x").stored(seq, DateTime::UNIX_EPOCH));
+        let (mut page, mut noted) = (Page::new((0..3).map(event).collect()), Suspects::default());
+        for index in 0..suspects {
+            page.mark(index, Outcome::retry("silence"));
+            noted.note(index);
+        }
+        (page, noted)
+    }
+
+    #[test]
+    fn silence_about_several_events_is_theirs_only_if_others_are_accepted() {
+        let word = |page: &Page| matches!(page.outcome(0), Some(Outcome::Unavailable { .. }));
+        let (mut page, noted) = page_with_suspects(2);
+        noted.judge(&mut page);
+        assert!(word(&page), "nothing was accepted");
+        let (mut page, noted) = page_with_suspects(2);
+        page.delivered(2);
+        noted.judge(&mut page);
+        assert!(!word(&page), "another was accepted");
+        let (mut page, noted) = page_with_suspects(1);
+        noted.judge(&mut page);
+        assert!(!word(&page), "or a single bad event would wait for ever");
+    }
 }
