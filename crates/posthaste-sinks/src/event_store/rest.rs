@@ -58,6 +58,11 @@ impl Rest {
         self.groups.push_front(group);
     }
 
+    /// Each alone, the earlier ones first.
+    pub(super) fn split_up(&mut self, group: Vec<usize>) {
+        group.into_iter().rev().for_each(|index| self.groups.push_front(vec![index]));
+    }
+
     /// Marks the first of each key in the group; the others of these keys wait.
     pub(super) fn fail(&mut self, page: &mut Page, group: &[usize], outcome: &Outcome) {
         for index in group {
