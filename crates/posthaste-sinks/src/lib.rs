@@ -47,7 +47,7 @@ pub use endpoint::{Endpoint, Route};
 pub use envelope::{Envelope, Form, Message};
 pub use problems::{Problem, Problems};
 pub use secret::Secret;
-pub use section::{Section, Surroundings, nearest};
+pub use section::{Section, Surroundings, nearest, spell_duration};
 pub use settings::SinkSettings;
 pub use steps::Steps;
 pub use template::Template;

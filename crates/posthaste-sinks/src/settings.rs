@@ -1,6 +1,7 @@
 //! Any sink, by the table that configures it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::endpoint::{Endpoint, Route};
 use crate::lines::{LinesSettings, LinesSink};
@@ -100,6 +101,53 @@ impl SinkSettings {
                 None
             }
         }
+    }
+
+    /// How long one send may take; `None` for sinks that wait for no server.
+    pub fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Lines(_) => None,
+            #[cfg(feature = "event-store")]
+            Self::EventStore(settings) => Some(settings.timeout),
+            #[cfg(feature = "kafka")]
+            Self::Kafka(settings) => Some(settings.timeout),
+            #[cfg(feature = "nats")]
+            Self::Nats(settings) => Some(settings.timeout),
+            #[cfg(feature = "pubsub")]
+            Self::Pubsub(settings) => Some(settings.timeout),
+            #[cfg(feature = "rabbitmq")]
+            Self::Rabbitmq(settings) => Some(settings.timeout),
+            #[cfg(feature = "redis")]
+            Self::Redis(settings) => Some(settings.timeout),
+            #[cfg(feature = "sqs")]
+            Self::Sqs(settings) => Some(settings.timeout),
+            #[cfg(feature = "webhook")]
+            Self::Webhook(settings) => Some(settings.timeout),
+        }
+    }
+
+    /// Waits no longer than this for one send.
+    pub fn limit_timeout(&mut self, longest: Duration) {
+        let timeout = match self {
+            Self::Lines(_) => return,
+            #[cfg(feature = "event-store")]
+            Self::EventStore(settings) => &mut settings.timeout,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(settings) => &mut settings.timeout,
+            #[cfg(feature = "nats")]
+            Self::Nats(settings) => &mut settings.timeout,
+            #[cfg(feature = "pubsub")]
+            Self::Pubsub(settings) => &mut settings.timeout,
+            #[cfg(feature = "rabbitmq")]
+            Self::Rabbitmq(settings) => &mut settings.timeout,
+            #[cfg(feature = "redis")]
+            Self::Redis(settings) => &mut settings.timeout,
+            #[cfg(feature = "sqs")]
+            Self::Sqs(settings) => &mut settings.timeout,
+            #[cfg(feature = "webhook")]
+            Self::Webhook(settings) => &mut settings.timeout,
+        };
+        *timeout = longest.min(*timeout);
     }
 
     /// Opens the sink for a subscription, without waiting for its server. The error is a sentence.
