@@ -184,8 +184,8 @@ impl Course<'_> {
         let doubtful = silence || matches!(failure, Failure::Doubtful(_));
         let outcome = self.sink.ask_about(failure).await?;
         match group {
-            [_, _, ..] if silence => self.rest.split_up(group.to_vec()),
-            [_, _, ..] if refused || doubtful => self.rest.split(group.to_vec()),
+            [_, _, ..] if silence => self.rest.split_up(group),
+            [_, _, ..] if refused || doubtful => self.rest.split(group),
             _ => self.rest.fail(self.page, group, &outcome),
         }
         if let ([index], true) = (group, doubtful) {
