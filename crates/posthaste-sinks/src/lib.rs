@@ -43,11 +43,11 @@ pub mod webhook;
 mod settings;
 mod steps;
 
-pub use endpoint::{Endpoint, Route};
+pub use endpoint::{Endpoint, Route, Suspects, after_silence, too_late, unless_away};
 pub use envelope::{Envelope, Form, Message};
 pub use problems::{Problem, Problems};
 pub use secret::Secret;
-pub use section::{Section, Surroundings, nearest};
+pub use section::{Section, Surroundings, nearest, spell_duration};
 pub use settings::SinkSettings;
 pub use steps::Steps;
 pub use template::Template;

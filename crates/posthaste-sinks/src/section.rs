@@ -368,7 +368,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// The shortest way to write a duration.
-fn spell_duration(duration: Duration) -> String {
+pub fn spell_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     let fitting = units.iter().find(|(size, _)| millis >= *size && millis.is_multiple_of(*size));

@@ -1,6 +1,7 @@
 //! Any sink, by the table that configures it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::endpoint::{Endpoint, Route};
 use crate::lines::{LinesSettings, LinesSink};
@@ -102,6 +103,73 @@ impl SinkSettings {
         }
     }
 
+    /// How long one send may take; `None` for sinks that wait for no server.
+    pub fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Lines(_) => None,
+            #[cfg(feature = "event-store")]
+            Self::EventStore(settings) => Some(settings.timeout),
+            #[cfg(feature = "kafka")]
+            Self::Kafka(settings) => Some(settings.timeout),
+            #[cfg(feature = "nats")]
+            Self::Nats(settings) => Some(settings.timeout),
+            #[cfg(feature = "pubsub")]
+            Self::Pubsub(settings) => Some(settings.timeout),
+            #[cfg(feature = "rabbitmq")]
+            Self::Rabbitmq(settings) => Some(settings.timeout),
+            #[cfg(feature = "redis")]
+            Self::Redis(settings) => Some(settings.timeout),
+            #[cfg(feature = "sqs")]
+            Self::Sqs(settings) => Some(settings.timeout),
+            #[cfg(feature = "webhook")]
+            Self::Webhook(settings) => Some(settings.timeout),
+        }
+    }
+
+    /// The longest `timeout` that leaves time for everything else where the engine waits `page_time` for a page: a tenth of it
+    /// to start in, a send and a check; where a connection has a deadline of its own, that too. In whole seconds, unless it
+    /// is less than one.
+    pub fn longest_timeout(&self, page_time: Duration) -> Duration {
+        let connects = match self {
+            #[cfg(feature = "kafka")]
+            Self::Kafka(_) => true,
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => true,
+            #[cfg(feature = "rabbitmq")]
+            Self::Rabbitmq(_) => true,
+            _ => false,
+        };
+        let longest = if connects { page_time / 5 } else { page_time * 17 / 40 };
+        match longest.as_secs() {
+            0 => Duration::from_millis(u64::from(longest.subsec_millis()).max(1)),
+            seconds => Duration::from_secs(seconds),
+        }
+    }
+
+    /// Waits no longer than this for one send.
+    pub fn limit_timeout(&mut self, longest: Duration) {
+        let timeout = match self {
+            Self::Lines(_) => return,
+            #[cfg(feature = "event-store")]
+            Self::EventStore(settings) => &mut settings.timeout,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(settings) => &mut settings.timeout,
+            #[cfg(feature = "nats")]
+            Self::Nats(settings) => &mut settings.timeout,
+            #[cfg(feature = "pubsub")]
+            Self::Pubsub(settings) => &mut settings.timeout,
+            #[cfg(feature = "rabbitmq")]
+            Self::Rabbitmq(settings) => &mut settings.timeout,
+            #[cfg(feature = "redis")]
+            Self::Redis(settings) => &mut settings.timeout,
+            #[cfg(feature = "sqs")]
+            Self::Sqs(settings) => &mut settings.timeout,
+            #[cfg(feature = "webhook")]
+            Self::Webhook(settings) => &mut settings.timeout,
+        };
+        *timeout = longest.min(*timeout);
+    }
+
     /// Opens the sink for a subscription, without waiting for its server. The error is a sentence.
     pub fn open(self, route: Route) -> Result<Arc<dyn Endpoint>, String> {
         Ok(match self {
@@ -136,6 +204,30 @@ fn absent(word: &str) -> String {
         None => {
             let words: Vec<&str> = KINDS.iter().map(|kind| kind.word).collect();
             format!("there is no sink `{word}`; there are stdout, file, {}", words.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(all(feature = "redis", feature = "nats"))]
+    #[test]
+    fn the_longest_timeout_leaves_time_to_start_in() {
+        let settings = |table: serde_json::Value| {
+            let (problems, surroundings) = (crate::Problems::default(), crate::Surroundings::default());
+            let fields = table.as_object().expect("a table").clone();
+            SinkSettings::validate(&Section::new("sink", &fields, &problems, &surroundings)).expect("good")
+        };
+        let redis = settings(serde_json::json!({ "type": "redis", "url": "redis://localhost" }));
+        let nats = settings(serde_json::json!({ "type": "nats", "url": "nats://localhost", "subject": "s" }));
+        for (page, longest, connecting) in
+            [(60_000, 25_000, 12_000), (30_000, 12_000, 6_000), (10_000, 4_000, 2_000), (1_000, 425, 200)]
+        {
+            let [page, longest, connecting] = [page, longest, connecting].map(Duration::from_millis);
+            assert_eq!((redis.longest_timeout(page), nats.longest_timeout(page)), (longest, connecting));
+            assert!(page / 10 + longest * 2 + page / 20 <= page, "{page:?}");
         }
     }
 }

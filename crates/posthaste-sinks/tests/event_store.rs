@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::DateTime;
-use posthaste::{NewEvent, Outcome, Page, Sink};
+use posthaste::{NewEvent, Outcome, Page, Sink, Start, Subscription};
 use posthaste_sinks::event_store::{EventStoreSettings, EventStoreSink};
 use posthaste_sinks::{Endpoint, Envelope, Form, Problems, Route, Section, Surroundings};
 use posthaste_testkit::sink_suite::{Received, SinkBench};
@@ -287,6 +288,115 @@ async fn a_deadlock_or_a_serialization_failure_is_tried_again() {
     }
 }
 
+/// A trigger that runs this for the events whose body fits the pattern.
+async fn trigger(store: &Store, pattern: &str, action: &str) {
+    let sql = format!(
+        "create or replace function act() returns trigger language plpgsql as $$ begin {action}; return new; end $$;
+         create or replace trigger act before insert on event_store for each row
+         when (convert_from(new.payload, 'UTF8') like '{pattern}') execute function act()"
+    );
+    store.run(&sql).await;
+}
+
+/// The classes 42 and XX sound as if the whole table were wrong, and any function may raise them.
+#[tokio::test]
+async fn what_a_trigger_raises_for_one_row_is_about_that_row() {
+    let Some(store) = store().await else { return };
+    let sink = store.plain(json!({}));
+    sink.deliver(&mut page(&["z-0"])).await;
+    for code in ["42501", "42883", "42P01", "XX000", "P0004", "55000", "SHOP1"] {
+        trigger(&store, "r-%", &format!("raise exception 'not this one' using errcode = '{code}'")).await;
+        let mut mixed = page(&["a-1", "r-1", "b-1", "r-2", "c-1"]);
+        sink.deliver(&mut mixed).await;
+        assert_eq!(words(&mixed), ["delivered", "retry", "delivered", "unmarked", "delivered"], "{code}");
+        assert!(reason(&mixed, 1).starts_with(&format!("not this one ({code})")), "{}", reason(&mixed, 1));
+        let mut alone = page(&["r-1"]);
+        sink.deliver(&mut alone).await;
+        assert_eq!(words(&alone), ["retry"], "{code}: nothing else waits for it");
+    }
+}
+
+#[tokio::test]
+async fn what_a_trigger_raises_for_every_row_costs_no_attempt() {
+    let Some(store) = store().await else { return };
+    let sink = store.plain(json!({}));
+    sink.deliver(&mut page(&["z-0"])).await;
+    trigger(&store, "%", "perform no_such_function()").await;
+    let mut refused = page(&["a-1", "b-1", "c-1", "d-1"]);
+    sink.deliver(&mut refused).await;
+    assert_eq!(words(&refused), ["unavailable"; 4]);
+    assert!(reason(&refused, 0).contains("no_such_function"), "{}", reason(&refused, 0));
+    sink.check().await.expect("the table itself is right");
+}
+
+/// A row that keeps the server busy for ever holds up neither the others nor the subscription, and ends dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_never_ends_is_retried_until_it_is_dead_and_the_others_arrive() {
+    let Some(store) = store().await else { return };
+    store.plain(json!({})).deliver(&mut page(&["z-0"])).await;
+    let sink = store.plain(json!({ "timeout": "1s" }));
+    trigger(&store, "slow", "perform pg_sleep(1000)").await;
+    let log = posthaste_testkit::SqliteDatabase::new().await;
+    let mut bodies: Vec<String> = (0..40).map(|n| format!("fast {n}")).collect();
+    bodies[17] = "slow".to_owned();
+    let events =
+        bodies.iter().map(|body| NewEvent::bytes("orders", body.clone()).key(body)).collect::<Vec<_>>();
+    let mut tx = log.pool.begin_with("begin immediate").await.expect("begin");
+    log.posthaste.enqueue_many(&mut *tx, events).await.expect("enqueue");
+    tx.commit().await.expect("commit");
+    let subscription = Subscription::new("s").expect("a name").start(Start::Beginning);
+    let subscription = subscription.settings(|settings| {
+        settings.max_attempts = 2;
+        settings.base_delay = Duration::from_millis(10);
+    });
+    let worker = log.posthaste.sink(subscription, Arc::new(sink)).start().await.expect("start");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while worker.counters().dead() == 0 || worker.counters().delivered() < 39 {
+        assert!(Instant::now() < deadline, "{:?}", worker.counters());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let counters = worker.counters().clone();
+    worker.stop().await;
+    assert_eq!((counters.delivered(), counters.dead(), counters.retried()), (39, 1, 1));
+    let mut stored = store.texts().await;
+    stored.retain(|body| body.starts_with("fast"));
+    bodies.retain(|body| body != "slow");
+    assert_eq!(stored, bodies);
+}
+
+#[tokio::test]
+async fn rows_that_all_take_too_long_cost_no_attempt() {
+    let Some(store) = store().await else { return };
+    store.plain(json!({})).deliver(&mut page(&["z-0"])).await;
+    let sink = store.plain(json!({ "timeout": "500ms" }));
+    trigger(&store, "%", "perform pg_sleep(1000)").await;
+    let mut late = page(&["a-1", "b-1", "c-1", "d-1"]);
+    sink.deliver(&mut late).await;
+    assert_eq!(words(&late), ["unavailable"; 4]);
+    assert!(reason(&late, 3).contains("not sent"), "{}", reason(&late, 3));
+}
+
+/// Three seconds for a group and as many for a check: nothing more is started in the eight of the page.
+#[tokio::test]
+async fn what_the_time_of_the_page_does_not_hold_is_not_started() {
+    let Some(store) = store().await else { return };
+    let mut route = Route::new("s");
+    route.page_time = Duration::from_secs(8);
+    let sink = open(&json!({ "url": store.url("postgres"), "timeout": "3s" }), route);
+    store.plain(json!({})).deliver(&mut page(&["z-0"])).await;
+    trigger(&store, "s-%", "perform pg_sleep(1000)").await;
+    let mut late = page(&["a-1", "s-1", "b-1"]);
+    sink.deliver(&mut late).await;
+    assert_eq!(words(&late), ["unavailable"; 3]);
+    assert!(reason(&late, 0).contains("the time of this page is over"), "{}", reason(&late, 0));
+    // The engine tries one event now.
+    for (body, word) in [("a-1", "delivered"), ("s-1", "retry"), ("b-1", "delivered")] {
+        let mut probe = page(&[body]);
+        sink.deliver(&mut probe).await;
+        assert_eq!(words(&probe), [word], "{body}: {:?}", probe.outcome(0));
+    }
+}
+
 /// Everything that is wrong with the server or with our rights: nothing is dead, and it goes on when it was put right.
 #[tokio::test]
 async fn what_is_wrong_with_the_server_is_waited_for() {
@@ -302,6 +412,11 @@ async fn what_is_wrong_with_the_server_is_waited_for() {
             format!(
                 "grant insert, select on event_store to {role}; grant usage on sequence event_store_position_seq to {role}"
             ),
+        ),
+        (
+            format!("revoke usage on sequence event_store_position_seq from {role}"),
+            "permission denied for sequence",
+            format!("grant usage on sequence event_store_position_seq to {role}"),
         ),
         (
             format!("alter role {role} set default_transaction_read_only = on"),
@@ -357,11 +472,11 @@ async fn a_missing_table_schema_or_database_is_named_with_the_remedy() {
 #[tokio::test]
 async fn a_server_that_does_not_answer_in_time_is_away_and_no_connection_is_stuck() {
     let Some(store) = store().await else { return };
-    let sink = store.plain(json!({ "timeout": "300ms" }));
-    sink.deliver(&mut page(&["z-0"])).await;
+    store.plain(json!({})).deliver(&mut page(&["z-0"])).await;
+    let sink = store.plain(json!({ "timeout": "1s" }));
     let mut other = store.db.pool.begin().await.expect("begin");
     sqlx::query("lock table event_store in exclusive mode").execute(&mut *other).await.expect("lock");
-    for _ in 0..5 {
+    for _ in 0..3 {
         let mut late = page(&["a-1"]);
         sink.deliver(&mut late).await;
         assert_eq!(words(&late), ["unavailable"], "{:?}", late.outcome(0));

@@ -21,6 +21,9 @@ use posthaste_testkit::Gate;
 use posthaste_testkit::brokers::pubsub::PubsubServer;
 use posthaste_testkit::sink_suite::{Received, SinkBench};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 const PROJECT: &str = "posthaste";
@@ -420,6 +423,105 @@ async fn a_server_that_never_answers_is_away() {
     sink.deliver(&mut page).await;
     assert_eq!(words(&page), ["unavailable", "unmarked", "unavailable"]);
     sink.check().await.expect_err("no answer");
+}
+
+/// A way to the server on which what carries the word is lost, and the rest of its stream of HTTP/2: that request gets no
+/// answer, the others of the connection do.
+async fn swallowing(port: u16, word: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", port)).await.expect("the server");
+            let ((from_client, mut to_client), (mut from_server, to_server)) =
+                (client.into_split(), server.into_split());
+            tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+            tokio::spawn(pass_frames(from_client, to_server, word));
+        }
+    });
+    address.port()
+}
+
+async fn pass_frames(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: &[u8]) -> std::io::Result<()> {
+    let mut start = [0; 24];
+    from.read_exact(&mut start).await?;
+    to.write_all(&start).await?;
+    if !start.starts_with(b"PRI * HTTP/2.0") {
+        return tokio::io::copy(&mut from, &mut to).await.map(drop);
+    }
+    let mut lost: HashSet<[u8; 4]> = HashSet::new();
+    loop {
+        let mut frame = vec![0; 9];
+        from.read_exact(&mut frame).await?;
+        let length = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]);
+        frame.resize(9 + length as usize, 0);
+        from.read_exact(&mut frame[9..]).await?;
+        let stream = [frame[5], frame[6], frame[7], frame[8]];
+        if frame.windows(word.len()).any(|part| part == word) {
+            lost.insert(stream);
+        }
+        if !lost.contains(&stream) {
+            to.write_all(&frame).await?;
+        }
+    }
+}
+
+impl Pubsub {
+    /// Never answered about a body with these words.
+    async fn swallowing(&self, route: Route) -> Option<PubsubSink> {
+        if self.server.fake_port().is_some() {
+            eprintln!("skipped: silence (pstest speaks no HTTP, so a check fails)");
+            return None;
+        }
+        let endpoint = format!("http://127.0.0.1:{}", swallowing(self.server.port(), b"swallow me").await);
+        Some(self.with(route, json!({ "endpoint": endpoint, "timeout": "2s" })))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_about_one_event_is_retried_and_the_others_go_on() {
+    let Some(bench) = bench().await else { return };
+    let Some(sink) = bench.swallowing(Route::new("s")).await else { return };
+    sink.check().await.expect("the server is there");
+    let bodies = ["a-1", "b-swallow me", "c-1", "b-2", "a-2"];
+    let mut in_order = page(&bodies);
+    sink.deliver(&mut in_order).await;
+    assert_eq!(words(&in_order), ["delivered", "retry", "delivered", "unmarked", "delivered"]);
+    assert!(reason(&in_order, 1).contains("although the receiver is there"), "{}", reason(&in_order, 1));
+    // Without keys they share a request.
+    let sink = bench.swallowing(Route::new("s").without_order()).await.expect("as before");
+    let mut without = page(&bodies);
+    sink.deliver(&mut without).await;
+    assert_eq!(words(&without), ["delivered", "retry", "delivered", "delivered", "delivered"]);
+    let mut arrived = bench.until_received(7).await;
+    arrived.sort();
+    assert_eq!(arrived, ["a-1", "a-1", "a-2", "a-2", "b-2", "c-1", "c-1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_about_all_events_costs_no_attempt() {
+    let Some(bench) = bench().await else { return };
+    let Some(sink) = bench.swallowing(Route::new("s")).await else { return };
+    let mut all = page(&["a-swallow me", "b-swallow me", "c-swallow me"]);
+    sink.deliver(&mut all).await;
+    assert_eq!(words(&all), ["unavailable"; 3]);
+    let mut alone = page(&["a-swallow me"]);
+    sink.deliver(&mut alone).await;
+    assert_eq!(words(&alone), ["retry"], "or it would be probed for ever");
+}
+
+/// Two seconds for a request and as many for a check: nothing more is started in the five of the page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_time_of_the_page_does_not_hold_is_not_started() {
+    let Some(bench) = bench().await else { return };
+    let mut route = Route::new("s").without_order();
+    route.page_time = Duration::from_secs(5);
+    let Some(sink) = bench.swallowing(route).await else { return };
+    let mut late = page(&["a-1", "b-swallow me", "c-1"]);
+    sink.deliver(&mut late).await;
+    assert_eq!(words(&late), ["unavailable"; 3]);
+    assert!(reason(&late, 0).contains("the time of this page is over"), "{}", reason(&late, 0));
+    assert_eq!(bench.texts(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

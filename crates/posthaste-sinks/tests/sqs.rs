@@ -316,6 +316,9 @@ async fn what_only_the_queue_finds_too_large_is_dead_and_the_others_go_on() {
 /// An answer: its status and its body.
 type Answer = (u16, Value);
 
+/// A status for no answer at all.
+const SILENCE: u16 = 0;
+
 /// Speaks for SQS: what it answers to a call is up to the test.
 struct Played {
     port: u16,
@@ -342,6 +345,11 @@ impl Played {
         let text = |entry: &Value| entry["MessageGroupId"].as_str().expect("a group").to_owned();
         let calls = self.calls.lock().expect("no panic");
         calls.iter().map(|call| entries(call).iter().map(text).collect()).collect()
+    }
+
+    /// With a short patience.
+    fn impatient(&self, route: Route) -> Arc<SqsSink> {
+        sink(settings(self.port, "http://localhost/1/q.fifo", json!({ "timeout": "2s" })), route)
     }
 
     fn sink(&self, route: Route) -> Arc<SqsSink> {
@@ -375,6 +383,9 @@ async fn play(
         let call: Value = serde_json::from_slice(&body).expect("JSON");
         let (status, body) = answer(&call);
         seen.lock().expect("no panic").push(call);
+        if status == SILENCE {
+            std::future::pending::<()>().await;
+        }
         let body = body.to_string();
         let text = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\n\r\n{body}",
@@ -536,6 +547,113 @@ async fn a_server_that_says_nothing_is_away() {
     sink.deliver(&mut page).await;
     assert_eq!(words(&page), ["unavailable", "unmarked"]);
     assert!(sink.check().await.is_err());
+}
+
+/// Whether the call sends one of these bodies; a check sends none.
+fn sends(call: &Value, bodies: &[&str]) -> bool {
+    let entries = call["Entries"].as_array().into_iter().flatten();
+    entries.into_iter().any(|entry| entry["MessageBody"].as_str().is_some_and(|body| bodies.contains(&body)))
+}
+
+/// Answers checks, and whatever does not send one of these bodies.
+async fn silent_about(bodies: &'static [&'static str]) -> Played {
+    Played::by(move |call| match call["Entries"].is_array() {
+        false => (200, json!({ "Attributes": {} })),
+        true if sends(call, bodies) => (SILENCE, json!({})),
+        true => accept_but(call, |_| None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn silence_about_one_event_is_retried_and_the_others_go_on() {
+    let played = silent_about(&["2"]).await;
+    let mut page = page(&["a", "b", "c", "d", "c"]);
+    played.impatient(Route::new("s")).deliver(&mut page).await;
+    assert_eq!(words(&page), ["delivered", "delivered", "retry", "delivered", "unmarked"]);
+}
+
+#[tokio::test]
+async fn silence_about_all_events_costs_no_attempt() {
+    let played = silent_about(&["0", "1", "2"]).await;
+    let sink = played.impatient(Route::new("s"));
+    let mut all = page(&["a", "b", "c"]);
+    sink.deliver(&mut all).await;
+    assert_eq!(words(&all), ["unavailable"; 3]);
+    let mut alone = page(&["a"]);
+    sink.deliver(&mut alone).await;
+    assert_eq!(words(&alone), ["retry"], "or it would be probed for ever");
+}
+
+/// Two seconds for a call and as many for a check: nothing more is started in the five of the page.
+#[tokio::test]
+async fn what_the_time_of_the_page_does_not_hold_is_not_started() {
+    let played = silent_about(&["1"]).await;
+    let mut route = Route::new("s");
+    route.page_time = Duration::from_secs(5);
+    let mut page = page(&["a", "b", "c", "c"]);
+    played.impatient(route).deliver(&mut page).await;
+    assert_eq!(words(&page), ["unavailable", "unavailable", "unavailable", "unmarked"]);
+    let sent =
+        played.calls.lock().expect("no panic").iter().filter(|call| call["Entries"].is_array()).count();
+    assert_eq!(sent, 1, "the library does not repeat a call that is silent until the end");
+}
+
+#[tokio::test]
+async fn what_fails_by_the_servers_fault_alone_is_retried_and_together_waited_for() {
+    let broken = || {
+        Played::by(|call| match call["Entries"].is_array() {
+            true => accept_but(call, |_| Some((false, "InternalError"))),
+            false => (200, json!({ "Attributes": {} })),
+        })
+    };
+    let sink = broken().await.sink(Route::new("s"));
+    let mut all = page(&["a", "b", "a"]);
+    sink.deliver(&mut all).await;
+    assert_eq!(words(&all), ["unavailable", "unavailable", "unmarked"]);
+    let mut alone = page(&["a"]);
+    sink.deliver(&mut alone).await;
+    assert_eq!(words(&alone), ["retry"], "the server answers a check");
+    let worse = Played::by(|call| match call["Entries"].is_array() {
+        true => accept_but(call, |_| Some((false, "InternalError"))),
+        false => refuse(500, "InternalError"),
+    });
+    let mut alone = page(&["a"]);
+    worse.await.sink(Route::new("s")).deliver(&mut alone).await;
+    assert_eq!(words(&alone), ["unavailable"], "it does not");
+}
+
+#[tokio::test]
+async fn an_unknown_refusal_of_a_call_hits_only_the_message_that_is_meant() {
+    let played = Played::by(|call| match sends(call, &["1"]) {
+        true => refuse(400, "SomethingNew"),
+        false => accept_but(call, |_| None),
+    })
+    .await;
+    let mut page = page(&["a", "b", "c"]);
+    played.sink(Route::new("s")).deliver(&mut page).await;
+    assert_eq!(words(&page), ["delivered", "retry", "delivered"]);
+}
+
+#[tokio::test]
+async fn a_queue_that_is_not_for_us_is_retried_alone_if_queues_differ() {
+    for (status, code) in [(403, "AccessDenied"), (400, "KMS.DisabledException"), (403, "SomethingNew")] {
+        let played = Played::by(move |call| match call["QueueUrl"].as_str() {
+            Some("http://localhost/1/lost") => refuse(status, code),
+            _ => accept_but(call, |_| None),
+        })
+        .await;
+        let events = ["good", "lost", "good"].map(|topic| {
+            Arc::new(NewEvent::bytes(topic, "x").content_type("text/plain").stored(1, DateTime::UNIX_EPOCH))
+        });
+        let to = |queue: &str| sink(settings(played.port, queue, json!({})), Route::new("s"));
+        let mut by_event = Page::new(events.to_vec());
+        to("http://localhost/1/{topic}").deliver(&mut by_event).await;
+        assert_eq!(words(&by_event), ["delivered", "retry", "delivered"], "{code}");
+        let mut fixed = Page::new(events.to_vec());
+        to("http://localhost/1/lost").deliver(&mut fixed).await;
+        assert_eq!(words(&fixed), ["unavailable"; 3], "{code}");
+    }
 }
 
 #[tokio::test]

@@ -64,8 +64,14 @@ impl Embedded {
         for number in 0..licences {
             let license_id = Uuid::now_v7().to_string();
             let store_id = format!("store-{}", number % 7);
-            for status in [Status::Pending, if number % 3 == 0 { Status::Rejected } else { Status::Verified }] {
-                let change = StatusChanged { license_id: license_id.clone(), store_id: store_id.clone(), status, reason: None };
+            for status in [Status::Pending, if number % 3 == 0 { Status::Rejected } else { Status::Verified }]
+            {
+                let change = StatusChanged {
+                    license_id: license_id.clone(),
+                    store_id: store_id.clone(),
+                    status,
+                    reason: None,
+                };
                 self.change(&change).await?;
             }
         }

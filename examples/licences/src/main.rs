@@ -93,7 +93,11 @@ async fn embedded(file: PathBuf, licences: usize, copies: usize) -> Result<()> {
             break;
         }
     }
-    println!("{} deliveries; look at the notices: sqlite3 {} 'select text from notifications'", delivered(), file.display());
+    println!(
+        "{} deliveries; look at the notices: sqlite3 {} 'select text from notifications'",
+        delivered(),
+        file.display()
+    );
     for worker in workers {
         worker.stop().await;
     }

@@ -38,20 +38,24 @@ pub fn notice_of(change: &StatusChanged) -> Notice {
     let StatusChanged { license_id, store_id, status, reason } = change;
     let because = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
     match status {
-        Status::Pending => {
-            Notice { audience: Audience::Admin, text: format!("licence {license_id} of store {store_id} waits for review") }
-        }
-        Status::Verified => {
-            Notice { audience: Audience::Store, text: format!("your licence {license_id} is verified{because}") }
-        }
-        Status::Rejected => {
-            Notice { audience: Audience::Store, text: format!("your licence {license_id} is rejected{because}") }
-        }
+        Status::Pending => Notice {
+            audience: Audience::Admin,
+            text: format!("licence {license_id} of store {store_id} waits for review"),
+        },
+        Status::Verified => Notice {
+            audience: Audience::Store,
+            text: format!("your licence {license_id} is verified{because}"),
+        },
+        Status::Rejected => Notice {
+            audience: Audience::Store,
+            text: format!("your licence {license_id} is rejected{because}"),
+        },
     }
 }
 
 /// The same statement for PostgreSQL and SQLite.
-pub const INSERT: &str = "insert into notifications (event_id, audience, license_id, store_id, text) values ($1, $2, $3, $4, $5)";
+pub const INSERT: &str =
+    "insert into notifications (event_id, audience, license_id, store_id, text) values ($1, $2, $3, $4, $5)";
 
 #[cfg(test)]
 mod tests {
@@ -68,6 +72,9 @@ mod tests {
         let pending = notice_of(&change(Status::Pending, None));
         assert_eq!(pending.audience, Audience::Admin);
         let rejected = notice_of(&change(Status::Rejected, Some("expired")));
-        assert_eq!((rejected.audience, rejected.text.as_str()), (Audience::Store, "your licence l1 is rejected: expired"));
+        assert_eq!(
+            (rejected.audience, rejected.text.as_str()),
+            (Audience::Store, "your licence l1 is rejected: expired")
+        );
     }
 }

@@ -55,13 +55,14 @@ impl Service {
     /// An admin decides.
     pub async fn decide(&self, license_id: &str, status: Status, reason: Option<&str>) -> Result<()> {
         let mut tx = self.pool.begin().await?;
-        let store_id: String =
-            sqlx::query_scalar("update licences set status = $2, reason = $3 where id = $1 returning store_id")
-                .bind(license_id)
-                .bind(status.as_str())
-                .bind(reason)
-                .fetch_one(&mut *tx)
-                .await?;
+        let store_id: String = sqlx::query_scalar(
+            "update licences set status = $2, reason = $3 where id = $1 returning store_id",
+        )
+        .bind(license_id)
+        .bind(status.as_str())
+        .bind(reason)
+        .fetch_one(&mut *tx)
+        .await?;
         let (license_id, reason) = (license_id.to_owned(), reason.map(str::to_owned));
         let change = StatusChanged { license_id, store_id, status, reason };
         self.posthaste.enqueue(&mut tx, change.event()?).await?;

@@ -40,7 +40,11 @@ async fn create_group(connection: &mut MultiplexedConnection, stream: &str) -> R
     }
 }
 
-async fn abandoned(connection: &mut MultiplexedConnection, stream: &str, name: &str) -> Result<Vec<StreamId>> {
+async fn abandoned(
+    connection: &mut MultiplexedConnection,
+    stream: &str,
+    name: &str,
+) -> Result<Vec<StreamId>> {
     let idle = ABANDONED.as_millis().to_string();
     let mut claim = redis::cmd("XAUTOCLAIM");
     claim.arg(&[stream, CONSUMER, name, &idle, "0", "COUNT"]).arg(AT_ONCE);

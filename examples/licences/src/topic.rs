@@ -17,8 +17,11 @@ pub async fn work(worker: Worker, endpoint: Option<&str>, subscription: &str) ->
     let mut messages = builder.build().await?.subscribe(subscription).build();
     while let Some(received) = messages.next().await {
         let (message, handler) = received?;
-        let copy = event_id_of(Source::Pubsub, &message.attributes)
-            .map(|event_id| Copy { source: "pubsub", event_id, body: message.data.to_vec() });
+        let copy = event_id_of(Source::Pubsub, &message.attributes).map(|event_id| Copy {
+            source: "pubsub",
+            event_id,
+            body: message.data.to_vec(),
+        });
         let answer = match &copy {
             Some(copy) => worker.handle(copy).await,
             None => Answer::Acknowledge,

@@ -75,7 +75,8 @@ impl Worker {
         if !self.guarded {
             return answer(self.without_guard(&copy.event_id, &change).await);
         }
-        let done = self.inbox.once(&copy.event_id, async |tx| notify(tx, &copy.event_id, &change).await).await;
+        let done =
+            self.inbox.once(&copy.event_id, async |tx| notify(tx, &copy.event_id, &change).await).await;
         match done {
             Ok(Once::Done(()) | Once::Duplicate) => Answer::Acknowledge,
             Ok(Once::Busy { retry_after }) => Answer::Later(retry_after),

@@ -55,9 +55,14 @@ impl Scene {
     async fn create_topic(&self) {
         let (topics, subscriptions) = (TopicAdmin::builder(), SubscriptionAdmin::builder());
         let token = || anonymous::Builder::new().build();
-        let topics = topics.with_endpoint(self.pubsub()).with_credentials(token()).build().await.expect("a client");
-        let subscriptions =
-            subscriptions.with_endpoint(self.pubsub()).with_credentials(token()).build().await.expect("a client");
+        let topics =
+            topics.with_endpoint(self.pubsub()).with_credentials(token()).build().await.expect("a client");
+        let subscriptions = subscriptions
+            .with_endpoint(self.pubsub())
+            .with_credentials(token())
+            .build()
+            .await
+            .expect("a client");
         topics.create_topic().set_name(TOPIC).send().await.expect("a topic");
         let creating = subscriptions.create_subscription().set_name(SUBSCRIPTION).set_topic(TOPIC);
         creating.set_ack_deadline_seconds(10).send().await.expect("a subscription");
@@ -80,7 +85,10 @@ impl Scene {
         let config = self.folder.path().join("posthaste.toml");
         std::fs::write(&config, text).expect("a configuration");
         let mut command = Command::new(built("posthaste"));
-        Process::start(command.arg("relay").arg("--config").arg(config), &self.folder.path().join("relay.log"))
+        Process::start(
+            command.arg("relay").arg("--config").arg(config),
+            &self.folder.path().join("relay.log"),
+        )
     }
 
     fn log(&self) -> PathBuf {
@@ -89,7 +97,9 @@ impl Scene {
 
     fn worker(&self, more: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_licences"));
-        command.args(["worker", "--database", &url(&self.compliance), "--redis", &self.redis.url()]).args(more);
+        command
+            .args(["worker", "--database", &url(&self.compliance), "--redis", &self.redis.url()])
+            .args(more);
         Process::start(&mut command, &self.log())
     }
 
@@ -113,7 +123,8 @@ impl Scene {
     }
 
     async fn events(&self) -> BTreeSet<String> {
-        let ids = sqlx::query_scalar("select id::text from posthaste.events where payload <> '{}'").fetch_all(&self.service.pool);
+        let ids = sqlx::query_scalar("select id::text from posthaste.events where payload <> '{}'")
+            .fetch_all(&self.service.pool);
         ids.await.expect("events").into_iter().collect()
     }
 
@@ -224,13 +235,20 @@ async fn the_embedded_form_keeps_the_promise_too() {
     assert!(status.success());
     let pool = sqlx::SqlitePool::connect_with(posthaste::sqlite_options(&file)).await.expect("the file");
     until("everything is delivered to all three", async || {
-        let left: i64 = sqlx::query_scalar("select count(*) from posthaste_deliveries").fetch_one(&pool).await.expect("count");
+        let left: i64 = sqlx::query_scalar("select count(*) from posthaste_deliveries")
+            .fetch_one(&pool)
+            .await
+            .expect("count");
         left == 0
     })
     .await;
-    let events: i64 = sqlx::query_scalar("select count(*) from posthaste_events").fetch_one(&pool).await.expect("count");
+    let events: i64 =
+        sqlx::query_scalar("select count(*) from posthaste_events").fetch_one(&pool).await.expect("count");
     let (notices, different): (i64, i64) =
-        sqlx::query_as("select count(*), count(distinct event_id) from notifications").fetch_one(&pool).await.expect("count");
+        sqlx::query_as("select count(*), count(distinct event_id) from notifications")
+            .fetch_one(&pool)
+            .await
+            .expect("count");
     println!("{events} changes in 21 runs, 20 of them killed: {notices} notices, {different} different");
     assert!(events >= 10, "the last run alone makes ten");
     assert_eq!((notices, different), (events, events));

@@ -1,8 +1,9 @@
 //! `[subscriptions.NAME.sink]`: one sink, or `steps`, several in a row.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use posthaste_sinks::{Endpoint, Route, Section, SinkSettings, Steps};
+use posthaste_sinks::{Endpoint, Route, Section, SinkSettings, Steps, spell_duration};
 use serde_json::{Map, Value};
 
 /// Where a subscription delivers to, checked.
@@ -13,7 +14,8 @@ pub(crate) struct SinkConfig {
 }
 
 impl SinkConfig {
-    pub(super) fn check(subscription: &Section<'_>) -> Option<Self> {
+    /// `page_time`: how long the engine waits for a page.
+    pub(super) fn check(subscription: &Section<'_>, page_time: Duration) -> Option<Self> {
         if !subscription.has("sink") {
             let sentence = format!(
                 "is missing; write for example [{}.sink] with type = \"stdout\"",
@@ -25,8 +27,8 @@ impl SinkConfig {
         }
         let sink = subscription.section("sink")?;
         match sink.has("steps") {
-            false => Some(Self { steps: vec![SinkSettings::validate(&sink)?] }),
-            true => several(&sink),
+            false => Some(Self { steps: vec![fitted(SinkSettings::validate(&sink)?, &sink, page_time, 1)] }),
+            true => several(&sink, page_time),
         }
     }
 
@@ -37,7 +39,9 @@ impl SinkConfig {
 
     /// Opens it, without waiting for any server.
     pub(crate) fn open(&self, route: &Route) -> Result<Arc<dyn Endpoint>, String> {
-        let open = |step: &SinkSettings| step.clone().open(route.clone());
+        let mut share = route.clone();
+        share.page_time = share_of(route.page_time, self.steps.len());
+        let open = |step: &SinkSettings| step.clone().open(share.clone());
         let mut steps = self.steps.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         match steps.len() {
             1 => Ok(steps.remove(0)),
@@ -46,7 +50,30 @@ impl SinkConfig {
     }
 }
 
-fn several(sink: &Section<'_>) -> Option<SinkConfig> {
+/// Steps come one after the other, so that each gets its part of the time of a page.
+fn share_of(page_time: Duration, steps: usize) -> Duration {
+    page_time / u32::try_from(steps).unwrap_or(u32::MAX).max(1)
+}
+
+/// A send and a check must fit into the time of a page. A timeout that nobody wrote is made to fit.
+fn fitted(mut sink: SinkSettings, section: &Section<'_>, page_time: Duration, steps: usize) -> SinkSettings {
+    let share = share_of(page_time, steps);
+    let longest = sink.longest_timeout(share);
+    if let Some(timeout) = sink.timeout().filter(|timeout| *timeout > longest && section.has("timeout")) {
+        let (timeout, longest) = (spell_duration(timeout), spell_duration(longest));
+        let room = match steps {
+            1 => format!("the subscription's timeout of {}", spell_duration(share)),
+            _ => format!("this step's share of the subscription's timeout, {}", spell_duration(share)),
+        };
+        let sentence = "which must hold a send and a check";
+        section
+            .problem("timeout", format!("{timeout} is too long for {room}, {sentence}; at most {longest}"));
+    }
+    sink.limit_timeout(longest);
+    sink
+}
+
+fn several(sink: &Section<'_>, page_time: Duration) -> Option<SinkConfig> {
     if sink.has("type") {
         sink.value("type");
         sink.problem("type", "one sink or several: give either type or steps, not both");
@@ -56,7 +83,9 @@ fn several(sink: &Section<'_>) -> Option<SinkConfig> {
     if sink.value("steps").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         sink.problem("steps", "expected at least one table, as in steps = [{ type = \"stdout\" }]");
     }
-    let checked: Vec<SinkSettings> = steps.iter().filter_map(SinkSettings::validate).collect();
+    let check =
+        |step: &Section<'_>| Some(fitted(SinkSettings::validate(step)?, step, page_time, steps.len()));
+    let checked: Vec<SinkSettings> = steps.iter().filter_map(check).collect();
     (!steps.is_empty() && checked.len() == steps.len()).then_some(SinkConfig { steps: checked })
 }
 
@@ -79,5 +108,30 @@ fn share_with(sink: &mut Value, url: &Value) {
     let store = sink.get("type").and_then(Value::as_str) == Some("event_store");
     if let Some(sink) = sink.as_object_mut().filter(|_| store) {
         sink.entry("url").or_insert_with(|| url.clone());
+    }
+}
+
+#[cfg(all(test, any(feature = "all-sinks", feature = "redis")))]
+mod tests {
+    use posthaste_sinks::{Problems, Surroundings};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_timeout_that_nobody_wrote_is_made_to_fit() {
+        let redis = json!({ "type": "redis", "url": "redis://localhost" });
+        let timeouts = |sink: Value, page_time: u64| -> Vec<Duration> {
+            let (problems, surroundings) = (Problems::default(), Surroundings::default());
+            let table = json!({ "sink": sink });
+            let section = Section::new("s", table.as_object().expect("a table"), &problems, &surroundings);
+            let config = SinkConfig::check(&section, Duration::from_secs(page_time)).expect("good");
+            assert_eq!(problems.count(), 0, "{:?}", problems.into_vec());
+            config.steps.iter().filter_map(SinkSettings::timeout).collect()
+        };
+        assert_eq!(timeouts(redis.clone(), 60), [Duration::from_secs(5)]);
+        assert_eq!(timeouts(redis.clone(), 10), [Duration::from_secs(4)]);
+        let steps = json!({ "steps": [redis.clone(), redis] });
+        assert_eq!(timeouts(steps, 10), [Duration::from_secs(2); 2]);
     }
 }

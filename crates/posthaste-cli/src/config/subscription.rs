@@ -33,7 +33,7 @@ impl SubscriptionConfig {
             section.problem("", without_prefix(&error));
         }
         let (filter, policy) = (filter(section), Policy::check(section, usual));
-        let sink = SinkConfig::check(section);
+        let sink = SinkConfig::check(section, policy.settings.timeout);
         misplaced_steps(section);
         let registry = registry.filter(|_| section.flag("registry").unwrap_or(true)).cloned();
         // Without a registry the word may still be written.

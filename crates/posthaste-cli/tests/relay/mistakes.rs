@@ -267,6 +267,55 @@ fn every_mistake_in_a_file_gives_its_path_and_a_sentence() {
     }
 }
 
+/// A send and a check must fit into the time of a page, or one event that gets no answer would cost the others attempts.
+#[cfg(any(feature = "all-sinks", all(feature = "redis", feature = "sqs", feature = "event-store")))]
+#[test]
+fn a_sinks_timeout_must_fit_into_the_subscriptions() {
+    let redis =
+        |timeout: &str| format!("type = \"redis\"\nurl = \"redis://localhost\"\ntimeout = \"{timeout}\"");
+    let orders = |timeout: &str, sink: &str| {
+        format!(
+            "{DATABASE}[subscriptions.orders]\ntimeout = \"{timeout}\"\n[subscriptions.orders.sink]\n{sink}\n"
+        )
+    };
+    let store = "type = \"event_store\", url = \"postgres://localhost/d\"";
+    let queue = "type = \"sqs\", queue_url = \"https://sqs.eu-west-1.amazonaws.com/1/q\"";
+    let steps = |second: &str| format!("steps = [{{ {store} }}, {{ {queue}{second} }}]");
+    let wrong = [
+        (
+            sink(&redis("40s")),
+            "subscriptions.orders.sink.timeout: 40s is too long for the subscription's timeout of 1m, which must hold a \
+             send and a check; at most 25s",
+        ),
+        (
+            orders("10s", &redis("5s")),
+            "for the subscription's timeout of 10s, which must hold a send and a check; at most 4s",
+        ),
+        (orders("1s", &redis("500ms")), "at most 425ms"),
+        (
+            sink(&steps(", timeout = \"20s\"")),
+            "subscriptions.orders.sink.steps[1].timeout: 20s is too long for this step's share of the subscription's \
+             timeout, 30s, which must hold a send and a check; at most 12s",
+        ),
+    ];
+    for (text, sentence) in wrong {
+        expect(&Folder::with(&text).run(&["relay"]), 78, sentence, &text);
+    }
+    // What nobody wrote is made to fit: 5 s for Redis, 10 s for the event store and 15 s for SQS would not.
+    let plain = "type = \"redis\"\nurl = \"redis://localhost\"";
+    let right = [
+        sink(&redis("25s")),
+        orders("95s", &redis("40s")),
+        orders("10s", plain),
+        sink(&steps("")),
+        orders("5s", &steps("")),
+    ];
+    for text in right {
+        let ended = Folder::with(&text).run(&["check", "--offline"]);
+        assert_eq!(ended.code, Some(0), "{text}\n{ended:?}");
+    }
+}
+
 #[test]
 fn files_that_are_no_files_are_told_apart() {
     let folder = Folder::new();

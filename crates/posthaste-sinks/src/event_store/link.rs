@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// The connection, if there is one, for one of us at a time.
+pub(super) type Turn<'l> = MutexGuard<'l, Option<PgConnection>>;
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -22,21 +25,25 @@ impl Link {
         Self { options, limit, kept: Mutex::default() }
     }
 
+    /// Our own turn on the connection; `None` if it does not come in time, which is no sign of the server's absence.
+    pub(super) async fn turn(&self, until: Instant) -> Option<Turn<'_>> {
+        timeout_at(until, self.kept.lock()).await.ok()
+    }
+
     /// Runs on the connection. One that failed is not used again: after a fail-over it may lead to a server that is
     /// read-only for ever.
     pub(super) async fn run<T>(
         &self,
+        turn: &mut Turn<'_>,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, sqlx::Error> {
-        // The deadline is the server's: waiting for our own turn is no sign of its absence.
-        let mut kept = self.kept.lock().await;
         self.in_time(async {
-            let mut connection = match alive(kept.take()).await {
+            let mut connection = match alive(turn.take()).await {
                 Some(connection) => connection,
                 None => self.connect().await?,
             };
             let done = work(&mut connection).await?;
-            *kept = Some(connection);
+            **turn = Some(connection);
             Ok(done)
         })
         .await
@@ -67,7 +74,8 @@ impl Link {
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
-        let late = || sqlx::Error::Io(std::io::Error::other(format!("no answer within {:?}", self.limit)));
+        let sentence = || format!("no answer within {:?}", self.limit);
+        let late = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, sentence()));
         timeout(self.limit, work).await.unwrap_or_else(|_| Err(late()))
     }
 }

@@ -52,10 +52,15 @@ impl Rest {
     }
 
     /// Two halves in its place, the earlier one first.
-    pub(super) fn split(&mut self, mut group: Vec<usize>) {
-        let later = group.split_off(group.len() / 2);
-        self.groups.push_front(later);
-        self.groups.push_front(group);
+    pub(super) fn split(&mut self, group: &[usize]) {
+        let (earlier, later) = group.split_at(group.len() / 2);
+        self.groups.push_front(later.to_vec());
+        self.groups.push_front(earlier.to_vec());
+    }
+
+    /// Each alone, the earlier ones first.
+    pub(super) fn split_up(&mut self, group: &[usize]) {
+        group.iter().rev().for_each(|index| self.groups.push_front(vec![*index]));
     }
 
     /// Marks the first of each key in the group; the others of these keys wait.

@@ -18,7 +18,7 @@ pub struct EventStoreSettings {
     tls: Option<Tls>,
     table: TableName,
     create_table: bool,
-    timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 const EXAMPLE: &str = "{ env = \"EVENT_STORE_URL\" }";

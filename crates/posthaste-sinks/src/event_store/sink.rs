@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use posthaste::{Outcome, Page, Sink};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::time::Instant;
 
 use super::errors::{Failure, failure};
-use super::link::Link;
+use super::link::{Link, Turn};
 use super::rest::Rest;
 use super::rows::{Columns, Row};
 use super::settings::EventStoreSettings;
 use super::state::State;
 use super::table::{Statements, TAKE_TURNS};
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, Suspects, after_silence, too_late, unless_away};
 
 /// Appends events to a table.
 #[derive(Debug)]
@@ -41,15 +42,34 @@ impl EventStoreSink {
         Ok(Self { settings, route, place, link, statements, ready: AtomicBool::new(false) })
     }
 
-    async fn append(&self, page: &Page, rows: &[Option<Row>], group: &[usize]) -> Result<(), Failure> {
+    async fn append(
+        &self,
+        turn: &mut Turn<'_>,
+        page: &Page,
+        rows: &[Option<Row>],
+        group: &[usize],
+    ) -> Result<(), Failure> {
         let columns = Columns::of(page, rows, group);
-        let stored =
-            self.link.run(async |connection: &mut PgConnection| self.store(connection, &columns).await).await;
-        stored.map_err(|error| {
+        let storing = async |connection: &mut PgConnection| self.store(connection, &columns).await;
+        self.link.run(turn, storing).await.map_err(|error| {
             // Somebody may have dropped the table: the next page looks again.
             self.ready.store(false, Ordering::Relaxed);
             failure(&error, &self.settings)
         })
+    }
+
+    /// Whether it was the server, which then fails a check too. `Ok` is what it means for a single row.
+    async fn ask_about(&self, failure: Failure) -> Result<Outcome, Outcome> {
+        let meaning = match failure {
+            Failure::Row(reason) => Outcome::dead(reason),
+            Failure::All(outcome) => outcome,
+            Failure::Silence(silence) => after_silence(self, &silence, self.settings.timeout()).await,
+            Failure::Doubtful(reason) => unless_away(self, reason, self.settings.timeout()).await,
+        };
+        match meaning {
+            away @ Outcome::Unavailable { .. } => Err(away),
+            about_rows => Ok(about_rows),
+        }
     }
 
     async fn store(&self, connection: &mut PgConnection, columns: &Columns<'_>) -> Result<(), sqlx::Error> {
@@ -92,43 +112,100 @@ impl EventStoreSink {
     async fn look(&self) -> Result<State, sqlx::Error> {
         let looking = async |connection: &mut PgConnection| {
             let state = State::of(connection, self.settings.table_name()).await?;
-            if state.exists {
-                let columns = sqlx::query(AssertSqlSafe(self.statements.columns.as_str()));
-                columns.persistent(false).execute(connection).await?;
+            if state.exists && state.problem(&self.settings).is_none() {
+                self.rehearse(connection).await?;
             }
             Ok(state)
         };
         self.link.run_anew(looking).await
     }
 
+    /// All that an append needs, and nothing is appended: the columns, the rights, our turn, the table's lock.
+    async fn rehearse(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let mut tx = connection.begin().await?;
+        let columns = sqlx::query(AssertSqlSafe(self.statements.columns.as_str()));
+        columns.persistent(false).execute(&mut *tx).await?;
+        let turn = sqlx::query(TAKE_TURNS).persistent(false).bind(self.settings.table());
+        turn.execute(&mut *tx).await?;
+        let nothing = sqlx::query(AssertSqlSafe(self.statements.rehearse.as_str()));
+        nothing.persistent(false).execute(&mut *tx).await?;
+        tx.rollback().await
+    }
+
     fn sentence(&self, error: &sqlx::Error) -> String {
         let reason = match failure(error, &self.settings) {
             Failure::All(Outcome::Unavailable { reason } | Outcome::Retry { reason, .. }) => reason,
-            Failure::Row(reason) => reason,
+            Failure::Row(reason) | Failure::Doubtful(reason) | Failure::Silence(reason) => reason,
             Failure::All(other) => format!("{other:?}"),
         };
         format!("{}: {reason}", self.describe())
     }
 }
 
-#[async_trait]
-impl Sink for EventStoreSink {
-    /// One statement for the page. If a row is refused, the page is halved until that row is found.
-    async fn deliver(&self, page: &mut Page) {
-        let mut rest = Rest::new(self.route.in_key_order);
-        let rows = rest.prepare(page, &self.route);
-        while let Some(group) = rest.next(page) {
-            match self.append(page, &rows, &group).await {
-                Ok(()) => group.iter().for_each(|index| page.delivered(*index)),
-                Err(Failure::Row(_)) if group.len() > 1 => rest.split(group),
-                Err(Failure::Row(reason)) => rest.fail(page, &group, &Outcome::dead(reason)),
-                Err(Failure::All(outcome @ Outcome::Unavailable { .. })) => {
-                    rest.fail(page, &group, &outcome);
-                    rest.give_up(page, &outcome);
-                }
-                Err(Failure::All(outcome)) => rest.fail(page, &group, &outcome),
+/// A page on its way.
+struct Course<'c> {
+    sink: &'c EventStoreSink,
+    page: &'c mut Page,
+    rows: Vec<Option<Row>>,
+    rest: Rest,
+    suspects: Suspects,
+}
+
+impl Course<'_> {
+    /// Group by group; the outcome is for this group and the rest.
+    async fn run(&mut self, last_start: Instant) {
+        while let Some(group) = self.rest.next(self.page) {
+            if let Err(outcome) = self.append(&group, last_start).await {
+                self.rest.fail(self.page, &group, &outcome);
+                self.rest.give_up(self.page, &outcome);
             }
         }
+        self.suspects.judge(self.page);
+    }
+
+    async fn append(&mut self, group: &[usize], last_start: Instant) -> Result<(), Outcome> {
+        let mut turn = self.sink.link.turn(last_start).await.ok_or_else(too_late)?;
+        if Instant::now() >= last_start {
+            return Err(too_late());
+        }
+        let stored = self.sink.append(&mut turn, self.page, &self.rows, group).await;
+        drop(turn);
+        match stored {
+            Ok(()) => group.iter().for_each(|index| self.page.delivered(*index)),
+            Err(failure) => self.find_out(group, failure).await?,
+        }
+        Ok(())
+    }
+
+    /// Which row it was. A refusal comes at once, so the group is halved until the row is found; silence takes its time,
+    /// so each row goes alone.
+    async fn find_out(&mut self, group: &[usize], failure: Failure) -> Result<(), Outcome> {
+        let (silence, refused) = (matches!(failure, Failure::Silence(_)), matches!(failure, Failure::Row(_)));
+        let doubtful = silence || matches!(failure, Failure::Doubtful(_));
+        let outcome = self.sink.ask_about(failure).await?;
+        match group {
+            [_, _, ..] if silence => self.rest.split_up(group),
+            [_, _, ..] if refused || doubtful => self.rest.split(group),
+            _ => self.rest.fail(self.page, group, &outcome),
+        }
+        if let ([index], true) = (group, doubtful) {
+            self.suspects.note(*index);
+        }
+        match self.suspects.are_innocent(self.page) {
+            true => Err(Outcome::unavailable("not sent: nothing is stored")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Sink for EventStoreSink {
+    /// One statement for the page, as long as no row is in the way.
+    async fn deliver(&self, page: &mut Page) {
+        let last_start = self.route.last_start(self.settings.timeout());
+        let mut rest = Rest::new(self.route.in_key_order);
+        let rows = rest.prepare(page, &self.route);
+        Course { sink: self, page, rows, rest, suspects: Suspects::default() }.run(last_start).await;
     }
 
     async fn check(&self) -> Result<(), String> {

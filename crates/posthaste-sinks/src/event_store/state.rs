@@ -10,7 +10,9 @@ use super::table::{STATE, TableName};
 pub(super) struct State {
     pub(super) exists: bool,
     read_only: bool,
+    may_create: bool,
     may_insert: bool,
+    may_number: bool,
     unlogged: bool,
     fsync: String,
     full_page_writes: String,
@@ -19,11 +21,14 @@ pub(super) struct State {
 
 impl State {
     pub(super) async fn of(connection: &mut PgConnection, table: &TableName) -> Result<Self, sqlx::Error> {
-        let row = sqlx::query(STATE).persistent(false).bind(table.quoted()).fetch_one(connection).await?;
+        let asking = sqlx::query(STATE).persistent(false).bind(table.quoted()).bind(table.quoted_schema());
+        let row = asking.fetch_one(connection).await?;
         Ok(Self {
             exists: row.try_get("exists")?,
             read_only: row.try_get("read_only")?,
+            may_create: row.try_get("may_create")?,
             may_insert: row.try_get("may_insert")?,
+            may_number: row.try_get("may_number")?,
             unlogged: row.try_get("unlogged")?,
             fsync: row.try_get("fsync")?,
             full_page_writes: row.try_get("full_page_writes")?,
@@ -40,7 +45,17 @@ impl State {
         if !self.exists && !settings.creates_table() {
             return Some(format!("there is no table {table}; create it, or set create_table = true"));
         }
-        (!self.may_insert).then(|| format!("this user may not insert; grant select, insert on {table}"))
+        if !self.exists && !self.may_create {
+            return Some(format!(
+                "cannot create {table}: its schema is missing, or this user may not create in it"
+            ));
+        }
+        if !self.may_insert {
+            return Some(format!("this user may not insert; grant select, insert on {table}"));
+        }
+        (!self.may_number).then(|| {
+            format!("this user may not number the rows; grant usage on the sequence of {table}'s position")
+        })
     }
 
     /// What is risky although it works.

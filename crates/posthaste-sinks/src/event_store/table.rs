@@ -5,6 +5,7 @@
 pub(super) struct TableName {
     written: String,
     quoted: String,
+    quoted_schema: Option<String>,
 }
 
 /// PostgreSQL cuts longer names off, so two of them could mean one table.
@@ -21,7 +22,8 @@ impl TableName {
             check_part(part).map_err(|problem| format!("`{text}`: {problem}"))?;
         }
         let quoted: Vec<String> = parts.iter().map(|part| format!("\"{part}\"")).collect();
-        Ok(Self { written: text.to_owned(), quoted: quoted.join(".") })
+        let quoted_schema = quoted.first().filter(|_| quoted.len() > 1).cloned();
+        Ok(Self { written: text.to_owned(), quoted: quoted.join("."), quoted_schema })
     }
 
     /// As in the configuration, for people.
@@ -32,6 +34,11 @@ impl TableName {
     /// For statements that take the name as a value.
     pub(super) fn quoted(&self) -> &str {
         &self.quoted
+    }
+
+    /// The schema, if it was written; otherwise the search path leads to it.
+    pub(super) fn quoted_schema(&self) -> Option<&str> {
+        self.quoted_schema.as_deref()
     }
 }
 
@@ -52,6 +59,7 @@ fn check_part(part: &str) -> Result<(), String> {
 pub(super) struct Statements {
     pub(super) append: String,
     pub(super) columns: String,
+    pub(super) rehearse: String,
     pub(super) create_table: String,
 }
 
@@ -64,6 +72,7 @@ impl Statements {
         Self {
             append: with_name(include_str!("sql/append.sql")),
             columns: with_name(include_str!("sql/columns.sql")),
+            rehearse: with_name(include_str!("sql/rehearse.sql")),
             create_table: with_name(include_str!("sql/create_table.sql")),
         }
     }

@@ -7,25 +7,31 @@ use google_cloud_pubsub::Error;
 use google_cloud_pubsub::error::PublishError;
 use posthaste::Outcome;
 
+use crate::endpoint::too_late;
+
 /// Why a message was not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// Something in this request is refused; alone, it is dead for this reason.
     Refused(String),
-    /// There is no such topic.
-    NoTopic(String),
+    /// The topic is missing, not for us, or not ready.
+    Topic(String),
+    /// Nothing was heard in time.
+    Silence(String),
+    /// The time of the page is over.
+    Late,
     /// Not about the message.
     Away(String),
 }
 
 impl Failure {
-    /// What it means for a message that was sent alone.
+    /// What it means for a message that was sent alone; of silence, if a check fails too.
     pub(super) fn outcome(self, only_topic: bool) -> Outcome {
         match self {
             Self::Refused(reason) => Outcome::dead(reason),
-            Self::NoTopic(reason) if only_topic => Outcome::unavailable(reason),
-            Self::NoTopic(reason) => Outcome::retry(reason),
-            Self::Away(reason) => Outcome::unavailable(reason),
+            Self::Late => too_late(),
+            Self::Topic(reason) if !only_topic => Outcome::retry(reason),
+            Self::Topic(reason) | Self::Silence(reason) | Self::Away(reason) => Outcome::unavailable(reason),
         }
     }
 }
@@ -44,10 +50,13 @@ fn of_rpc(error: &Error, topic: &str) -> Failure {
     let sentence = sentence(error);
     match code(error) {
         Some(Code::InvalidArgument) => Failure::Refused(sentence),
-        Some(Code::NotFound) => Failure::NoTopic(format!("{sentence}; create the topic {topic}")),
+        Some(Code::NotFound) => Failure::Topic(format!("{sentence}; create the topic {topic}")),
         Some(Code::PermissionDenied) => {
-            Failure::Away(format!("{sentence}; grant roles/pubsub.publisher on {topic}"))
+            Failure::Topic(format!("{sentence}; grant roles/pubsub.publisher on {topic}"))
         }
+        // Such as an encryption key that was disabled.
+        Some(Code::FailedPrecondition) => Failure::Topic(format!("{sentence}; look at the topic {topic}")),
+        _ if is_silence(error) => Failure::Silence(sentence),
         _ => Failure::Away(sentence),
     }
 }
@@ -60,6 +69,12 @@ pub(super) fn code(error: &Error) -> Option<Code> {
 fn status(error: &Error) -> Option<&google_cloud_gax::error::rpc::Status> {
     let inner = || error.source().and_then(|source| source.downcast_ref::<Error>()).and_then(status);
     error.status().or_else(inner)
+}
+
+/// Also when the client had tried several times.
+fn is_silence(error: &Error) -> bool {
+    let inner = || error.source().and_then(|source| source.downcast_ref::<Error>()).is_some_and(is_silence);
+    error.is_timeout() || code(error) == Some(Code::DeadlineExceeded) || inner()
 }
 
 pub(super) fn sentence(error: &Error) -> String {
@@ -99,21 +114,42 @@ mod tests {
         assert_eq!(outcome(service(Code::NotFound), true), Outcome::unavailable(missing));
         assert_eq!(outcome(service(Code::NotFound), false), Outcome::retry(missing));
         let denied = "said (PERMISSION_DENIED); grant roles/pubsub.publisher on projects/p/topics/orders";
-        assert_eq!(outcome(service(Code::PermissionDenied), false), Outcome::unavailable(denied));
+        assert_eq!(outcome(service(Code::PermissionDenied), true), Outcome::unavailable(denied));
+        assert_eq!(outcome(service(Code::PermissionDenied), false), Outcome::retry(denied));
+        let unready = "said (FAILED_PRECONDITION); look at the topic projects/p/topics/orders";
+        assert_eq!(outcome(service(Code::FailedPrecondition), true), Outcome::unavailable(unready));
+        assert_eq!(outcome(service(Code::FailedPrecondition), false), Outcome::retry(unready));
         let codes = [
             Code::Unauthenticated,
             Code::ResourceExhausted,
             Code::Unavailable,
-            Code::DeadlineExceeded,
             Code::Internal,
             Code::Unknown,
             Code::Aborted,
             Code::Cancelled,
-            Code::FailedPrecondition,
             Code::Unimplemented,
         ];
         for code in codes {
             assert!(away(&outcome(service(code), false)), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn silence_is_told_from_absence() {
+        let failure = |error| failure(&PublishError::Rpc(Arc::new(error)), TOPIC);
+        let silent = [
+            service(Code::DeadlineExceeded),
+            Error::timeout("too late"),
+            Error::exhausted(service(Code::DeadlineExceeded)),
+            Error::exhausted(Error::timeout("too late")),
+        ];
+        for error in silent {
+            let shown = error.to_string();
+            assert!(matches!(failure(error), Failure::Silence(_)), "{shown}");
+        }
+        for error in [Error::connect("refused"), Error::io("reset"), service(Code::Unavailable)] {
+            let shown = error.to_string();
+            assert!(matches!(failure(error), Failure::Away(_)), "{shown}");
         }
     }
 

@@ -17,7 +17,7 @@ pub struct PubsubSettings {
     /// `None` means Google's own.
     pub(super) endpoint: Option<String>,
     pub(super) credentials: Credentials,
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// As whom to publish.

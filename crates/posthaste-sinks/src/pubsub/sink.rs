@@ -1,25 +1,25 @@
 //! Publishing pages.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::join_all;
+use futures::stream::{FuturesUnordered, StreamExt};
+use google_cloud_pubsub::client::Publisher;
 use google_cloud_pubsub::error::PublishError;
 use google_cloud_pubsub::model::Message;
 use google_cloud_pubsub::publisher::PublishFuture;
 use posthaste::{Outcome, Page, Sink};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::client::{Batching, Client};
+use super::course::Course;
 use super::errors::{Failure, failure};
 use super::health;
 use super::message::message;
 use super::settings::{Credentials, PubsubSettings, service_account};
 use crate::endpoint::{Endpoint, Route};
 
-/// The client ends every request in time; should it fail to, we wait this much longer and no more.
-const PATIENCE: Duration = Duration::from_secs(5);
+type Marks = Vec<(usize, Outcome)>;
 
 /// Publishes events.
 #[derive(Debug)]
@@ -87,49 +87,67 @@ impl PubsubSink {
 
     /// Sends the messages of a key, until one is not accepted. As long as the topic stays the same they are sent at once:
     /// the client sends nothing of a key after a failure. Another topic is another sender, and waits.
-    async fn send(&self, chain: Vec<Parcel>) -> Vec<(usize, Outcome)> {
+    async fn send(&self, course: &Course, chain: Vec<Parcel>) -> Marks {
         let mut marks = Vec::with_capacity(chain.len());
         for run in chain.chunk_by(|left, right| left.topic == right.topic) {
-            let failed = self.send_run(run, &mut marks).await;
-            if let Some((index, failure)) = failed {
-                let only_topic = self.settings().topic.as_literal().is_some();
-                marks.push((index, failure.outcome(only_topic)));
+            if let Some(failed) = self.send_run(course, run, &mut marks).await {
+                marks.push(failed);
                 break;
             }
         }
         marks
     }
 
-    /// Several messages share a request, so that a refusal of one hits them all: then each is sent alone.
-    async fn send_run(&self, run: &[Parcel], marks: &mut Vec<(usize, Outcome)>) -> Option<(usize, Failure)> {
+    /// Several messages share a request, so that the failure of one hits them all: then each is sent alone.
+    async fn send_run(&self, course: &Course, run: &[Parcel], marks: &mut Marks) -> Option<(usize, Outcome)> {
         let before = marks.len();
-        let failed = self.publish(run, Batching::Together, marks).await;
-        match failed {
-            Some((_, Failure::Refused(_))) => {
-                let accepted = marks.len() - before;
-                self.publish(&run[accepted..], Batching::Alone, marks).await
+        let (index, failure) = self.publish(course, run, Batching::Together, marks).await?;
+        match failure {
+            Failure::Refused(_) => {}
+            Failure::Silence(silence) => {
+                let outcome = course.ask(self, Batching::Together, &silence).await;
+                if course.is_one_event || matches!(outcome, Outcome::Unavailable { .. }) {
+                    return Some((index, outcome));
+                }
             }
-            failed => failed,
+            other => return Some((index, other.outcome(self.has_one_topic()))),
         }
+        let rest = &run[marks.len() - before..];
+        let (index, failure) = self.publish(course, rest, Batching::Alone, marks).await?;
+        Some((index, self.alone(course, index, failure).await))
+    }
+
+    /// What the failure of a message means that had its own request.
+    async fn alone(&self, course: &Course, index: usize, failure: Failure) -> Outcome {
+        let Failure::Silence(silence) = failure else { return failure.outcome(self.has_one_topic()) };
+        course.suspect(index);
+        course.ask(self, Batching::Alone, &silence).await
+    }
+
+    fn has_one_topic(&self) -> bool {
+        self.settings().topic.as_literal().is_some()
     }
 
     /// Marks what was accepted, up to the first that was not.
     async fn publish(
         &self,
+        course: &Course,
         run: &[Parcel],
         batching: Batching,
-        marks: &mut Vec<(usize, Outcome)>,
+        marks: &mut Marks,
     ) -> Option<(usize, Failure)> {
         let first = run.first()?;
-        let publisher = match self.client.publisher(&first.topic, batching, &first.message.ordering_key).await
-        {
+        if course.is_over() {
+            return Some((first.index, Failure::Late));
+        }
+        let publisher = match self.publisher(course, first, batching).await {
             Ok(publisher) => publisher,
             Err(reason) => return Some((first.index, Failure::Away(reason))),
         };
         let sent: Vec<PublishFuture> =
             run.iter().map(|parcel| publisher.publish(parcel.message.clone())).collect();
         for (parcel, answer) in run.iter().zip(sent) {
-            match self.answer(answer, &parcel.topic).await {
+            match self.answer(course, answer, &parcel.topic).await {
                 Ok(()) => marks.push((parcel.index, Outcome::Delivered)),
                 Err(failure) => return Some((parcel.index, failure)),
             }
@@ -137,10 +155,26 @@ impl PubsubSink {
         None
     }
 
-    async fn answer(&self, answer: PublishFuture, topic: &str) -> Result<(), Failure> {
-        let limit = self.settings().timeout + PATIENCE;
-        let answer =
-            timeout(limit, answer).await.map_err(|_| Failure::Away(format!("no answer within {limit:?}")))?;
+    async fn publisher(
+        &self,
+        course: &Course,
+        first: &Parcel,
+        batching: Batching,
+    ) -> Result<Publisher, String> {
+        let opening = self.client.publisher(&first.topic, batching, &first.message.ordering_key);
+        let late = |_| Err("no connection in time".to_owned());
+        timeout_at(course.end, opening).await.unwrap_or_else(late)
+    }
+
+    /// The messages of a key may need several requests, one after the other; each has its time, the page has one for all.
+    async fn answer(&self, course: &Course, answer: PublishFuture, topic: &str) -> Result<(), Failure> {
+        let limit = self.settings().timeout;
+        let patience = Instant::now() + limit;
+        let late = |_| match patience <= course.end {
+            true => Failure::Silence(format!("no answer within {limit:?}")),
+            false => Failure::Late,
+        };
+        let answer = timeout_at(patience.min(course.end), answer).await.map_err(late)?;
         answer.map(drop).map_err(|error| {
             if matches!(error, PublishError::Shutdown) {
                 self.client.forget(topic);
@@ -153,11 +187,16 @@ impl PubsubSink {
 #[async_trait]
 impl Sink for PubsubSink {
     async fn deliver(&self, page: &mut Page) {
+        let course = Course::new(page, &self.route, self.settings().timeout);
         let chains = self.chains(page);
-        let marks = join_all(chains.into_iter().map(|chain| self.send(chain))).await;
-        for (index, outcome) in marks.into_iter().flatten() {
-            page.mark(index, outcome);
+        // Marked as they come: what is marked counts, whatever becomes of the rest.
+        let mut sending: FuturesUnordered<_> =
+            chains.into_iter().map(|chain| self.send(&course, chain)).collect();
+        while let Some(marks) = sending.next().await {
+            marks.into_iter().for_each(|(index, outcome)| page.mark(index, outcome));
         }
+        drop(sending);
+        course.judge(page);
     }
 
     async fn check(&self) -> Result<(), String> {

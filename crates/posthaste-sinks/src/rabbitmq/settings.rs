@@ -19,7 +19,7 @@ pub struct RabbitmqSettings {
     pub(super) tls: Tls,
     pub(super) exchange: Template,
     pub(super) routing_key: Template,
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     pub(super) heartbeat: Duration,
     pub(super) in_flight: usize,
     pub(super) max_message_size: usize,

@@ -3,12 +3,18 @@
 //! | what happens | outcome |
 //! |---|---|
 //! | XADD answers with an id | delivered |
-//! | connection refused, lost or timed out, also when only the answer is lost (the event may then come twice) | unavailable |
-//! | wrong credentials or not allowed: `NOAUTH`, `WRONGPASS`, `NOPERM` | unavailable |
+//! | connection refused or lost, also when only the answer is lost (the event may then come twice) | unavailable |
+//! | no answer in time, nor to a check | unavailable |
+//! | no answer in time about several events, but to a check | sent again one by one (those that were added come twice) |
+//! | no answer in time about one event, but to a check | retry; unavailable if a second one has none either and nothing is added |
+//! | wrong credentials, or a command that is not allowed: `NOAUTH`, `WRONGPASS`, `NOPERM` | unavailable |
+//! | the stream is not allowed (`NOPERM`) | unavailable if the stream is the same for all events, else retry |
 //! | no memory, no disk, too few replicas: `OOM`, `MISCONF`, `NOREPLICAS` | unavailable |
 //! | starting, a replica, busy, or part of a cluster: `LOADING`, `READONLY`, `MASTERDOWN`, `BUSY`, `CLUSTERDOWN`, `TRYAGAIN`, `MOVED`, `ASK`, `CROSSSLOT` | unavailable |
 //! | the stream's name belongs to something else: `WRONGTYPE` | unavailable if the stream is the same for all events, else retry |
 //! | any other answer to one event | retry |
+//! | any other answer to a script with several events | sent again one by one |
+//! | the time of the page is over | unavailable, not sent |
 //! | a field is longer than `proto-max-bulk-len`; more than 3,000 headers | dead |
 //! | the stream's name cannot be rendered or is empty | dead |
 //!

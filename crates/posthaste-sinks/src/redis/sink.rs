@@ -1,20 +1,20 @@
 //! Delivering to streams.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
 use redis::{Client, Script};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::connection::{Connection, ask, client};
-use super::errors::{breaks_connection, explain, failed, refused};
+use super::errors::{Failure, breaks_connection, explain, failed, refused};
 use super::fields::Entry;
 use super::script::{Answer, add};
 use super::settings::RedisSettings;
 use super::warnings;
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, Suspects, after_silence, too_late};
 
 /// A script holds up everybody else, so it gets no more than this at a time. A larger event goes alone.
 const PART_BYTES: usize = 4 * 1024 * 1024;
@@ -48,22 +48,32 @@ impl RedisSink {
     /// The connection, or a new one if there is none that works. Whoever comes meanwhile waits for the same one.
     async fn connection(&self) -> Result<Arc<Connection>, String> {
         let mut place = self.connection.lock().await;
-        if let Some(connection) = place.as_ref()
+        // Taken out before it is tried: should we be given up meanwhile, the next one does not try it again.
+        if let Some(connection) = place.take()
             && connection.is_alive().await
         {
-            return Ok(connection.clone());
+            return Ok(place.insert(connection).clone());
         }
-        *place = None;
-        let opening =
-            timeout(self.settings.timeout * 2, Connection::open(&self.client, self.settings.timeout));
-        let opened = opening.await.unwrap_or_else(|_| Err("no answer in time".to_owned())).map(Arc::new);
-        *place = opened.as_ref().ok().cloned();
-        opened.map_err(|sentence| format!("{}: {sentence}", self.describe()))
+        let opened = Connection::open(&self.client, self.settings.timeout).await;
+        let opened = opened.map_err(|sentence| format!("{}: {sentence}", self.describe()))?;
+        Ok(place.insert(Arc::new(opened)).clone())
     }
 
-    async fn forget(&self, connection: &Arc<Connection>) {
-        let mut place = self.connection.lock().await;
-        if place.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+    /// Within the deadline, after which the connection is not used again.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, String> {
+        let limit = self.settings.timeout;
+        match timeout(limit, work).await {
+            Ok(done) => Ok(done),
+            Err(_) => {
+                self.forget();
+                Err(format!("{}: no answer within {limit:?}", self.describe()))
+            }
+        }
+    }
+
+    /// Whoever holds the place at the moment is about to fill it with a new one.
+    fn forget(&self) {
+        if let Ok(mut place) = self.connection.try_lock() {
             *place = None;
         }
     }
@@ -90,41 +100,34 @@ impl RedisSink {
         ready
     }
 
-    /// Adds one part and marks it. Says which chains got stuck, or that there is no sense in going on.
-    async fn add_part(
-        &self,
-        connection: &Arc<Connection>,
-        page: &mut Page,
-        part: &[&Ready],
-    ) -> Result<Vec<usize>, Outcome> {
+    /// One deadline for all of it, also when the connection has to be opened or the script to be loaded.
+    async fn send(&self, part: &[&Ready]) -> Result<Vec<Answer>, Failure> {
         let entries: Vec<&Entry> = part.iter().map(|ready| &ready.entry).collect();
         let chains: Vec<usize> = part.iter().map(|ready| ready.chain).collect();
-        let answers = match add(connection, &self.script, &entries, &chains).await {
-            Ok(answers) => answers,
-            Err(error) => {
+        let sending = async {
+            let away = |sentence| Failure::Away(Outcome::unavailable(sentence));
+            let connection = self.connection().await.map_err(away)?;
+            add(&connection, &self.script, &entries, &chains).await.map_err(|error| {
                 if breaks_connection(&error) {
-                    self.forget(connection).await;
+                    self.forget();
                 }
-                return Err(failed(&error, &self.describe()));
-            }
+                failed(&error, &self.describe(), self.one_stream())
+            })
         };
-        let everywhere = self.settings.stream.as_literal().is_some();
-        let (mut stuck, mut away) = (Vec::new(), None);
-        for (ready, answer) in part.iter().zip(answers) {
-            match answer {
-                Answer::Added => page.delivered(ready.index),
-                Answer::LeftOut => {}
-                Answer::Refused(words) => {
-                    let outcome = refused(&words, &ready.entry.stream, everywhere);
-                    if matches!(outcome, Outcome::Unavailable { .. }) {
-                        away = Some(outcome.clone());
-                    }
-                    page.mark(ready.index, outcome);
-                    stuck.push(ready.chain);
-                }
-            }
+        self.in_time(sending).await.unwrap_or_else(|silence| Err(Failure::Silence(silence)))
+    }
+
+    fn one_stream(&self) -> bool {
+        self.settings.stream.as_literal().is_some()
+    }
+
+    /// What the failure of an event that was sent alone, or of several, means for them.
+    async fn meaning(&self, failure: Failure, stream: &str) -> Outcome {
+        match failure {
+            Failure::Silence(silence) => after_silence(self, &silence, self.settings.timeout).await,
+            Failure::Doubtful(words) => refused(&words, stream, self.one_stream()),
+            Failure::Away(outcome) => outcome,
         }
-        away.map_or(Ok(stuck), Err)
     }
 
     async fn look(&self) -> Result<(), String> {
@@ -142,46 +145,124 @@ impl RedisSink {
     }
 }
 
+/// A page on its way: the parts that are left, and what became of the others.
+struct Turn<'t> {
+    sink: &'t RedisSink,
+    page: &'t mut Page,
+    parts: VecDeque<&'t [Ready]>,
+    /// Chains with a refused event.
+    stuck: HashSet<usize>,
+    suspects: Suspects,
+}
+
+impl<'t> Turn<'t> {
+    /// One part after the other, so that what is refused in one stops its key in the next. The outcome is for the rest.
+    async fn run(&mut self, last_start: Instant) -> Result<(), Outcome> {
+        while let Some(part) = self.parts.pop_front() {
+            let free: Vec<&Ready> = part.iter().filter(|ready| !self.stuck.contains(&ready.chain)).collect();
+            let Some(first) = free.first() else { continue };
+            if Instant::now() >= last_start {
+                return Err(too_late());
+            }
+            match self.sink.send(&free).await {
+                Ok(answers) => self.mark(&free, answers)?,
+                Err(failure) => {
+                    let silence = matches!(failure, Failure::Silence(_));
+                    let outcome = self.sink.meaning(failure, &first.entry.stream).await;
+                    self.one_by_one_or_blame(part, &free, outcome, silence)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, part: &[&Ready], answers: Vec<Answer>) -> Result<(), Outcome> {
+        let (everywhere, mut away) = (self.sink.one_stream(), None);
+        for (ready, answer) in part.iter().zip(answers) {
+            match answer {
+                Answer::Added => self.page.delivered(ready.index),
+                Answer::LeftOut => {}
+                Answer::Refused(words) => {
+                    let outcome = refused(&words, &ready.entry.stream, everywhere);
+                    away = Some(outcome.clone()).filter(is_away).or(away);
+                    self.blame(ready, outcome);
+                }
+            }
+        }
+        away.map_or(Ok(()), Err)
+    }
+
+    /// What failed a whole part although the server is there is found by sending its events one by one.
+    fn one_by_one_or_blame(
+        &mut self,
+        part: &'t [Ready],
+        free: &[&Ready],
+        outcome: Outcome,
+        silence: bool,
+    ) -> Result<(), Outcome> {
+        if is_away(&outcome) {
+            return Err(outcome);
+        }
+        if let [alone] = free {
+            self.blame(alone, outcome);
+            if silence {
+                self.suspects.note(alone.index);
+            }
+        } else {
+            part.chunks(1).rev().for_each(|alone| self.parts.push_front(alone));
+        }
+        match self.suspects.are_innocent(self.page) {
+            true => Err(Outcome::unavailable("not sent: the receiver accepts nothing")),
+            false => Ok(()),
+        }
+    }
+
+    fn blame(&mut self, ready: &Ready, outcome: Outcome) {
+        self.page.mark(ready.index, outcome);
+        self.stuck.insert(ready.chain);
+    }
+}
+
+fn is_away(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Unavailable { .. })
+}
+
 /// Parts that follow one another, none too large.
-fn parts(ready: &[Ready]) -> Vec<&[Ready]> {
-    let (mut parts, mut start, mut size) = (Vec::new(), 0, 0);
+fn parts(ready: &[Ready]) -> VecDeque<&[Ready]> {
+    let (mut parts, mut start, mut size) = (VecDeque::new(), 0, 0);
     for (place, next) in ready.iter().enumerate() {
         let with = size + next.entry.size();
         if place > start && (with > PART_BYTES || place - start >= PART_EVENTS) {
-            parts.push(&ready[start..place]);
+            parts.push_back(&ready[start..place]);
             (start, size) = (place, 0);
         }
         size += next.entry.size();
     }
     if start < ready.len() {
-        parts.push(&ready[start..]);
+        parts.push_back(&ready[start..]);
     }
     parts
 }
 
 #[async_trait]
 impl Sink for RedisSink {
-    /// One part after the other, so that what is refused in one stops its key in the next.
     async fn deliver(&self, page: &mut Page) {
-        let connection = match self.connection().await {
+        let last_start = self.route.last_start(self.settings.timeout);
+        let connection = match self.in_time(self.connection()).await.flatten() {
             Ok(connection) => connection,
             Err(sentence) => return page.mark_rest(&Outcome::unavailable(sentence)),
         };
         let ready = self.ready(page, connection.longest);
-        let mut stuck: Vec<usize> = Vec::new();
-        for part in parts(&ready) {
-            let free: Vec<&Ready> = part.iter().filter(|ready| !stuck.contains(&ready.chain)).collect();
-            match self.add_part(&connection, page, &free).await {
-                Ok(more) => stuck.extend(more),
-                Err(outcome) => return page.mark_rest(&outcome),
-            }
+        let (parts, stuck, suspects) = (parts(&ready), HashSet::new(), Suspects::default());
+        let mut turn = Turn { sink: self, page, parts, stuck, suspects };
+        if let Err(outcome) = turn.run(last_start).await {
+            turn.page.mark_rest(&outcome);
         }
+        turn.suspects.judge(turn.page);
     }
 
     async fn check(&self) -> Result<(), String> {
-        let patience = self.settings.timeout * 3;
-        let answer = timeout(patience, self.look()).await;
-        answer.unwrap_or_else(|_| Err(format!("{}: no answer within {patience:?}", self.describe())))
+        self.in_time(self.look()).await.flatten()
     }
 }
 
@@ -194,8 +275,10 @@ impl Endpoint for RedisSink {
     }
 
     async fn warnings(&self) -> Vec<String> {
-        let Ok(connection) = self.connection().await else { return Vec::new() };
-        let asked = warnings::ask_all(&connection, &self.settings);
-        timeout(self.settings.timeout * 2, asked).await.unwrap_or_default()
+        let asking = async {
+            let connection = self.connection().await.ok()?;
+            Some(warnings::ask_all(&connection, &self.settings).await)
+        };
+        timeout(self.settings.timeout * 2, asking).await.ok().flatten().unwrap_or_default()
     }
 }

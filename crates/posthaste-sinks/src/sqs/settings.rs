@@ -16,7 +16,7 @@ pub struct SqsSettings {
     /// Unsaid, the usual places of AWS are asked.
     pub(super) keys: Option<Keys>,
     pub(super) encoding: Encoding,
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     pub(super) in_flight: usize,
     pub(super) max_batch_bytes: usize,
 }

@@ -1,16 +1,19 @@
 //! Delivering pages, wave by wave.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::operation::send_message_batch::SendMessageBatchOutput;
-use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry};
+use aws_sdk_sqs::types::{
+    BatchResultErrorEntry, MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry,
+};
 use futures::stream::{self, StreamExt};
 use posthaste::{Event, Outcome, Page, Sink};
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use super::client;
 use super::errors::{self, Failure};
@@ -18,7 +21,7 @@ use super::message::Entry;
 use super::settings::SqsSettings;
 use super::waves::batches;
 use crate::chains;
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, Suspects, after_silence, too_late, unless_away};
 
 type Marks = Vec<(usize, Outcome)>;
 
@@ -28,6 +31,36 @@ pub struct SqsSink {
     settings: SqsSettings,
     route: Route,
     client: OnceCell<Client>,
+}
+
+/// What the calls of a page know of each other.
+#[derive(Debug)]
+struct Course {
+    away: AtomicBool,
+    last_start: Instant,
+    suspects: Mutex<Suspects>,
+}
+
+impl Course {
+    fn until(last_start: Instant) -> Self {
+        Self { away: AtomicBool::new(false), last_start, suspects: Mutex::default() }
+    }
+
+    /// Why nothing more may be started, if so.
+    fn end(&self) -> Option<Outcome> {
+        if self.away.load(Ordering::Relaxed) {
+            return Some(Outcome::unavailable("not sent: the receiver is away"));
+        }
+        (Instant::now() >= self.last_start).then(too_late)
+    }
+
+    fn suspect(&self, index: usize) {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).note(index);
+    }
+
+    fn judge(self, page: &mut Page) {
+        self.suspects.into_inner().unwrap_or_else(PoisonError::into_inner).judge(page);
+    }
 }
 
 impl SqsSink {
@@ -41,70 +74,103 @@ impl SqsSink {
     }
 
     /// Sends these events, of which no two must wait for each other.
-    async fn send_wave(&self, events: &[Arc<Event>], wave: impl Iterator<Item = usize>) -> Marks {
+    async fn send_wave(&self, course: &Course, events: &[Arc<Event>], wave: &[usize]) -> Marks {
         let (mut marks, mut entries) = (Vec::new(), Vec::new());
-        for index in wave {
+        for &index in wave {
             match Entry::of(index, &events[index], &self.settings, &self.route) {
                 Ok(entry) => entries.push(entry),
                 Err(reason) => marks.push((index, Outcome::dead(reason))),
             }
         }
-        let away = AtomicBool::new(false);
         let calls = batches(entries, self.settings.max_batch_bytes);
-        let sending = stream::iter(calls.into_iter().map(|batch| self.send_unless(&away, batch)));
+        let sending = stream::iter(calls.into_iter().map(|batch| self.send_unless(course, batch)));
         let sent: Vec<Marks> = sending.buffer_unordered(self.settings.in_flight).collect().await;
         marks.extend(sent.into_iter().flatten());
         marks
     }
 
-    /// Once the receiver is away nothing more is started.
-    async fn send_unless(&self, away: &AtomicBool, batch: Vec<Entry>) -> Marks {
-        if away.load(Ordering::Relaxed) {
-            return batch.iter().map(|entry| (entry.index, not_sent())).collect();
+    /// Once the receiver is away, or the time of the page is over, nothing more is started.
+    async fn send_unless(&self, course: &Course, batch: Vec<Entry>) -> Marks {
+        if let Some(end) = course.end() {
+            return all(&batch, &end);
         }
-        let marks = self.send(batch).await;
+        let marks = self.send(course, batch).await;
         if marks.iter().any(|(_, outcome)| is_away(outcome)) {
-            away.store(true, Ordering::Relaxed);
+            course.away.store(true, Ordering::Relaxed);
         }
         marks
     }
 
-    /// One call; or, if SQS refuses it because of one of its messages, one for each, to find out which.
-    async fn send(&self, batch: Vec<Entry>) -> Marks {
+    /// One call; or, if it fails because of one of its messages, one for each, to find out which.
+    async fn send(&self, course: &Course, batch: Vec<Entry>) -> Marks {
         match self.call(&batch).await {
-            Ok(answer) => batch.iter().map(|entry| (entry.index, outcome_of(entry, &answer))).collect(),
-            Err(failure) if failure.is_about_contents() && batch.len() > 1 => {
-                let mut marks = Vec::with_capacity(batch.len());
-                for entry in batch {
-                    marks.push((entry.index, self.send_alone(entry).await));
-                }
-                marks
+            Ok(answer) => self.read(&batch, &answer).await,
+            Err(failure) if failure.is_silence() => self.after_silence(course, batch, &failure).await,
+            Err(failure) if failure.may_be_about_one() && batch.len() > 1 => {
+                self.one_by_one(course, batch).await
             }
             Err(failure) => batch.iter().map(|entry| (entry.index, self.outcome(&failure, entry))).collect(),
         }
     }
 
-    async fn send_alone(&self, entry: Entry) -> Outcome {
-        let batch = [entry];
-        match self.call(&batch).await {
-            Ok(answer) => outcome_of(&batch[0], &answer),
-            Err(failure) => self.outcome(&failure, &batch[0]),
+    async fn one_by_one(&self, course: &Course, batch: Vec<Entry>) -> Marks {
+        let mut marks = Vec::with_capacity(batch.len());
+        for entry in batch {
+            marks.extend(Box::pin(self.send_unless(course, vec![entry])).await);
+        }
+        marks
+    }
+
+    /// If SQS is there, one of the messages is at fault: it is found by sending each alone.
+    async fn after_silence(&self, course: &Course, batch: Vec<Entry>, failure: &Failure) -> Marks {
+        match after_silence(self, failure.text(), self.settings.timeout).await {
+            away @ Outcome::Unavailable { .. } => all(&batch, &away),
+            _ if batch.len() > 1 => self.one_by_one(course, batch).await,
+            retry => {
+                batch.iter().for_each(|entry| course.suspect(entry.index));
+                all(&batch, &retry)
+            }
+        }
+    }
+
+    /// What a call that was answered says of its messages. That all of them fail, and by nobody's fault, is the server's.
+    async fn read(&self, batch: &[Entry], answer: &SendMessageBatchOutput) -> Marks {
+        let fixed = self.fixed_queue();
+        let marks: Marks =
+            batch.iter().map(|entry| (entry.index, outcome_of(entry, answer, fixed))).collect();
+        if !batch.iter().all(|entry| is_nobodys_fault(entry, answer)) {
+            return marks;
+        }
+        match &marks[..] {
+            [(index, Outcome::Retry { reason, .. })] => {
+                vec![(*index, unless_away(self, reason.clone(), self.settings.timeout).await)]
+            }
+            _ => marks.into_iter().map(|(index, outcome)| (index, as_away(outcome))).collect(),
         }
     }
 
     fn outcome(&self, failure: &Failure, entry: &Entry) -> Outcome {
-        failure.outcome(&entry.queue_url, self.settings.queue_url.as_literal().is_some())
+        failure.outcome(&entry.queue_url, self.fixed_queue())
+    }
+
+    fn fixed_queue(&self) -> bool {
+        self.settings.queue_url.as_literal().is_some()
     }
 
     async fn call(&self, batch: &[Entry]) -> Result<SendMessageBatchOutput, Failure> {
         let entries = batch.iter().map(request_entry).collect();
-        let request = self.client().await.send_message_batch();
-        let request = request.queue_url(&batch[0].queue_url).set_entries(Some(entries));
-        // The library's deadline does not cover everything, such as finding credentials.
-        match tokio::time::timeout(self.settings.timeout, request.send()).await {
-            Ok(answer) => answer.map_err(|error| Failure::of(&error)),
-            Err(_) => Err(Failure::silence(self.settings.timeout)),
-        }
+        self.in_time(async {
+            let request = self.client().await.send_message_batch();
+            let request = request.queue_url(&batch[0].queue_url).set_entries(Some(entries));
+            request.send().await.map_err(|error| Failure::of(&error))
+        })
+        .await
+    }
+
+    /// The library's deadline does not cover everything, such as finding credentials.
+    async fn in_time<T>(&self, asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let limit = self.settings.timeout;
+        tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| Err(Failure::silence(limit)))
     }
 
     /// An attribute of the queue; `None` if it may not be seen.
@@ -113,24 +179,25 @@ impl SqsSink {
         queue: &str,
         name: QueueAttributeName,
     ) -> Result<Option<String>, Failure> {
-        let request =
-            self.client().await.get_queue_attributes().queue_url(queue).attribute_names(name.clone());
-        match tokio::time::timeout(self.settings.timeout, request.send()).await {
-            Ok(Ok(answer)) => Ok(answer.attributes().and_then(|all| all.get(&name)).cloned()),
-            Ok(Err(error)) => {
-                Some(Failure::of(&error)).filter(|failure| !failure.is_denied()).map_or(Ok(None), Err)
-            }
-            Err(_) => Err(Failure::silence(self.settings.timeout)),
+        let seen = self.in_time(async {
+            let request = self.client().await.get_queue_attributes();
+            let request = request.queue_url(queue).attribute_names(name.clone());
+            request.send().await.map_err(|error| Failure::of(&error))
+        });
+        match seen.await {
+            Ok(answer) => Ok(answer.attributes().and_then(|all| all.get(&name)).cloned()),
+            Err(failure) if failure.is_denied() => Ok(None),
+            Err(failure) => Err(failure),
         }
     }
 
     /// Where the queue differs from event to event there is nothing to look at but the server.
     async fn see_server(&self) -> Result<(), Failure> {
-        let request = self.client().await.list_queues().max_results(1);
-        match tokio::time::timeout(self.settings.timeout, request.send()).await {
-            Ok(answer) => answer.map(drop).map_err(|error| Failure::of(&error)),
-            Err(_) => Err(Failure::silence(self.settings.timeout)),
-        }
+        self.in_time(async {
+            let asked = self.client().await.list_queues().max_results(1).send().await;
+            asked.map(drop).map_err(|error| Failure::of(&error))
+        })
+        .await
     }
 }
 
@@ -140,22 +207,23 @@ impl Sink for SqsSink {
         let events = page.events().to_vec();
         let mut chains: Vec<VecDeque<usize>> =
             chains::chains(page, self.route.in_key_order).into_iter().map(Into::into).collect();
+        let course = Course::until(self.route.last_start(self.settings.timeout));
         while !chains.is_empty() {
+            if let Some(end) = course.end() {
+                chains.iter().for_each(|chain| page.mark(chain[0], end.clone()));
+                break;
+            }
             let first: Vec<usize> = chains.iter().filter_map(|chain| chain.front().copied()).collect();
-            for (index, outcome) in self.send_wave(&events, first.into_iter()).await {
+            for (index, outcome) in self.send_wave(&course, &events, &first).await {
                 page.mark(index, outcome);
             }
-            let away = events.iter().enumerate().any(|(index, _)| page.outcome(index).is_some_and(is_away));
             // Behind an event that was not delivered the rest of its key stays unmarked.
             chains.retain_mut(|chain| {
                 let sent = chain.pop_front().and_then(|index| page.outcome(index));
                 sent == Some(&Outcome::Delivered) && !chain.is_empty()
             });
-            if away {
-                chains.iter().for_each(|chain| page.mark(chain[0], not_sent()));
-                break;
-            }
         }
+        course.judge(page);
     }
 
     /// With the right to send and nothing else, a queue cannot be seen; that SQS answers so is enough then.
@@ -203,8 +271,16 @@ fn is_away(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Unavailable { .. })
 }
 
-fn not_sent() -> Outcome {
-    Outcome::unavailable("not sent: the receiver is away")
+/// The same attempt, given back.
+fn as_away(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Retry { reason, .. } => Outcome::unavailable(reason),
+        other => other,
+    }
+}
+
+fn all(batch: &[Entry], outcome: &Outcome) -> Marks {
+    batch.iter().map(|entry| (entry.index, outcome.clone())).collect()
 }
 
 /// The name of a message within its call is its place in the page.
@@ -222,14 +298,28 @@ fn request_entry(entry: &Entry) -> SendMessageBatchRequestEntry {
     request.build().unwrap_or_else(|_| unreachable!("id and body are there"))
 }
 
-/// What a call that was answered says of one of its messages.
-fn outcome_of(entry: &Entry, answer: &SendMessageBatchOutput) -> Outcome {
+/// What a call that was answered says of one of its messages. `fixed`: the queue is the same for all events.
+fn outcome_of(entry: &Entry, answer: &SendMessageBatchOutput, fixed: bool) -> Outcome {
+    match (failed_entry(entry, answer), is_successful(entry, answer)) {
+        (Some(failed), _) => errors::of_entry(failed, fixed),
+        (None, true) => Outcome::Delivered,
+        (None, false) => Outcome::retry("the answer of SQS does not mention this message"),
+    }
+}
+
+fn is_nobodys_fault(entry: &Entry, answer: &SendMessageBatchOutput) -> bool {
+    match failed_entry(entry, answer) {
+        Some(failed) => errors::is_servers_fault(failed),
+        None => !is_successful(entry, answer),
+    }
+}
+
+fn failed_entry<'a>(entry: &Entry, answer: &'a SendMessageBatchOutput) -> Option<&'a BatchResultErrorEntry> {
     let id = entry.index.to_string();
-    if let Some(failed) = answer.failed().iter().find(|failed| failed.id() == id) {
-        return errors::of_entry(failed);
-    }
-    match answer.successful().iter().any(|sent| sent.id() == id) {
-        true => Outcome::Delivered,
-        false => Outcome::retry("the answer of SQS does not mention this message"),
-    }
+    answer.failed().iter().find(|failed| failed.id() == id)
+}
+
+fn is_successful(entry: &Entry, answer: &SendMessageBatchOutput) -> bool {
+    let id = entry.index.to_string();
+    answer.successful().iter().any(|sent| sent.id() == id)
 }

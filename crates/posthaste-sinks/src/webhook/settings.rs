@@ -19,7 +19,7 @@ use super::target::Target;
 pub struct WebhookSettings {
     pub(super) target: Target,
     pub(super) keys: Vec<SigningKey>,
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     pub(super) concurrency: usize,
     pub(super) allow_private: bool,
     pub(super) headers: HeaderMap,

@@ -19,7 +19,7 @@ use super::rest::{Rest, Suspects};
 use super::settings::WebhookSettings;
 use super::{client, request};
 
-/// A health check is over after this time.
+/// A health check is over after this time, or sooner if the subscription has little.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// The sink.
@@ -117,8 +117,9 @@ impl WebhookSink {
     /// gateway that answers for it says that it is not.
     async fn is_there(&self) -> Result<StatusCode, String> {
         let request = request::check(&self.settings, self.settings.target.check_url())?;
-        let answer = tokio::time::timeout(CHECK, self.checker.execute(request)).await;
-        let response = answer.map_err(|_| format!("no answer within {CHECK:?}"))?;
+        let patience = self.route.patience(CHECK);
+        let answer = tokio::time::timeout(patience, self.checker.execute(request)).await;
+        let response = answer.map_err(|_| format!("no answer within {patience:?}"))?;
         let status = response.map_err(|error| words(&error))?.status();
         match status.as_u16() {
             502..=504 => Err(format!("a gateway answered {status}")),
@@ -130,7 +131,7 @@ impl WebhookSink {
 #[async_trait]
 impl Sink for WebhookSink {
     async fn deliver(&self, page: &mut Page) {
-        let last_start = self.route.last_start(self.settings.timeout.max(CHECK));
+        let last_start = self.route.last_start(self.settings.timeout.max(self.route.patience(CHECK)));
         let events = page.events().to_vec();
         let send = |index: usize| self.send(&events[index], last_start);
         chains::deliver(page, self.route.in_key_order, self.settings.concurrency, last_start, send).await;

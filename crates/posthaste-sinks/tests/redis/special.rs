@@ -9,6 +9,7 @@ use posthaste_sinks::{Endpoint, Tls};
 use posthaste_testkit::brokers::certificate::Certificate;
 use posthaste_testkit::sink_suite::bench;
 use posthaste_testkit::{Gate, free_port, until_listening};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
@@ -205,6 +206,124 @@ async fn users_without_rights_are_told_so() {
     assert!(little.warnings().await[0].contains("does not tell its settings"));
     let unknown = with("nobody", "orders");
     assert!(unknown.check().await.expect_err("no such user").contains("does not accept these credentials"));
+}
+
+/// Rights go by the names of streams: one that is forbidden holds up nobody but its own events.
+#[tokio::test]
+async fn a_forbidden_stream_is_retried_alone_if_streams_differ() {
+    let Some(bench) = bench::<Redis>().await else { return };
+    bench.run::<()>("ACL SETUSER relay on >pw ~allowed* +@all").await;
+    let sink = |stream: &str| {
+        let mut settings = bench.settings(stream);
+        settings.username = Some("relay".into());
+        settings.password = Some(Secret::new("pw"));
+        bench.open(settings, Route::new("s"))
+    };
+    let events = [
+        event("allowed-1", "a", "1"),
+        event("forbidden", "b", "2"),
+        event("allowed-2", "c", "3"),
+        event("allowed-2", "b", "4"),
+    ];
+    let outcomes = deliver(&sink("{topic}"), &events).await;
+    assert_outcome(outcomes[1].as_ref().expect("a mark"), "retry", "NOPERM");
+    let delivered = Some(Outcome::Delivered);
+    assert_eq!((&outcomes[0], &outcomes[2], &outcomes[3]), (&delivered, &delivered, &None));
+    assert_eq!(
+        bench
+            .run::<Vec<usize>>("EVAL return{redis.call('XLEN','allowed-1'),redis.call('XLEN','allowed-2')} 0")
+            .await,
+        [1, 1]
+    );
+    assert_outcome(&outcome(&sink("forbidden"), events[0].clone()).await, "unavailable", "NOPERM");
+    bench.run::<()>("ACL SETUSER relay -evalsha").await;
+    let refused = outcome(&sink("{topic}"), events[0].clone()).await;
+    assert_outcome(&refused, "unavailable", "NOPERM");
+}
+
+/// A way to the server on which everything that contains the word is lost, and the rest of its connection with it.
+async fn swallowing(port: u16, word: &'static [u8]) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.expect("the server");
+            let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+                (client.into_split(), server.into_split());
+            tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+            tokio::spawn(async move {
+                let (mut bytes, mut lost) = (vec![0; 65536], false);
+                while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
+                    lost = lost || bytes[..count].windows(word.len()).any(|part| part == word);
+                    if !lost && to_server.write_all(&bytes[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address.port()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_about_one_event_is_retried_and_the_others_go_on() {
+    let Some(bench) = bench::<Redis>().await else { return };
+    let mut settings = bench.settings("{topic}");
+    settings.port = swallowing(bench.server.port(), b"swallow me").await;
+    settings.timeout = Duration::from_secs(2);
+    let sink = bench.open(settings, Route::new("s"));
+    let events = [
+        event("orders", "a", "1"),
+        event("orders", "b", "swallow me"),
+        event("orders", "c", "3"),
+        event("orders", "b", "4"),
+        event("orders", "a", "5"),
+    ];
+    let outcomes = deliver(&sink, &events).await;
+    assert_outcome(outcomes[1].as_ref().expect("a mark"), "retry", "although the receiver is there");
+    let delivered = Some(Outcome::Delivered);
+    assert_eq!(
+        (&outcomes[0], &outcomes[2], &outcomes[3], &outcomes[4]),
+        (&delivered, &delivered, &None, &delivered)
+    );
+    let bodies: Vec<Vec<u8>> = bench.received().await.into_iter().map(|entry| entry.body).collect();
+    assert_eq!(bodies, [b"1", b"3", b"5"]);
+}
+
+/// Paused for writers: it answers a check, and accepts nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_about_all_events_costs_no_attempt() {
+    let Some(bench) = bench::<Redis>().await else { return };
+    let mut settings = bench.settings("{topic}");
+    settings.timeout = Duration::from_secs(1);
+    let sink = bench.open(settings, Route::new("s"));
+    sink.check().await.expect("connected");
+    bench.run::<()>("CLIENT PAUSE 600000 WRITE").await;
+    let events = [event("orders", "a", "1"), event("orders", "b", "2"), event("orders", "c", "3")];
+    for outcome in deliver(&sink, &events).await {
+        assert_outcome(&outcome.expect("a mark"), "unavailable", "");
+    }
+    assert_outcome(&outcome(&sink, events[0].clone()).await, "retry", "although the receiver is there");
+    bench.run::<()>("CLIENT UNPAUSE").await;
+    assert_eq!(outcome(&sink, events[0].clone()).await, Outcome::Delivered);
+}
+
+/// Half of the page's time is gone after the silence about all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_time_of_the_page_does_not_hold_is_not_started() {
+    let Some(bench) = bench::<Redis>().await else { return };
+    let mut settings = bench.settings("{topic}");
+    settings.port = swallowing(bench.server.port(), b"swallow me").await;
+    settings.timeout = Duration::from_secs(2);
+    let mut route = Route::new("s");
+    route.page_time = Duration::from_secs(5);
+    let sink = bench.open(settings, route);
+    sink.check().await.expect("connected");
+    let events = [event("orders", "a", "swallow me"), event("orders", "b", "2")];
+    for outcome in deliver(&sink, &events).await {
+        assert_outcome(&outcome.expect("a mark"), "unavailable", "the time of this page is over");
+    }
+    assert_eq!(bench.received().await.len(), 0);
 }
 
 #[tokio::test]
