@@ -18,6 +18,8 @@ mod names;
 mod event_id;
 mod once;
 mod letter;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod chunks;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "postgres")]

@@ -32,6 +32,26 @@ async fn a_mark_lives_and_dies_with_the_callers_transaction() {
     assert_eq!(bench.once("billing", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
 }
 
+/// A consumer's loop runs in a task: the future must be `Send`, also when the effect borrows and calls the inbox itself.
+#[tokio::test]
+async fn an_effect_that_borrows_what_it_needs_runs_in_a_task() {
+    let bench = PostgresBench::new().await;
+    let (inbox, id, body) = (bench.inbox("billing"), "e-1".to_owned(), b"body".to_vec());
+    let consuming = tokio::spawn(async move {
+        let letter = posthaste::inbox::Letter::new(&id, body.clone(), "why");
+        inbox
+            .once(&id, async |tx| {
+                let insert = sqlx::query("insert into effects values ('billing', $1)").bind(&id);
+                insert.execute(&mut *tx).await?;
+                inbox.give_up(tx, &letter).await?;
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(body.len())
+            })
+            .await
+    });
+    assert_eq!(consuming.await.unwrap().unwrap(), Once::Done(4));
+    assert_eq!(bench.effects("billing", "e-1").await, 1);
+}
+
 /// Waits until a connection of this database waits for a lock.
 async fn until_somebody_waits(pool: &PgPool) {
     let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";

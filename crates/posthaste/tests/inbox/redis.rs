@@ -141,6 +141,18 @@ async fn the_lease_is_renewed_while_the_effect_runs() {
     assert_eq!(running.await.unwrap().unwrap(), Once::Done(()));
 }
 
+/// A consumer's loop runs in a task: the future must be `Send`, also when the effect borrows.
+#[tokio::test]
+async fn an_effect_that_borrows_what_it_needs_runs_in_a_task() {
+    let bench = RedisBench::new().await;
+    let (inbox, body) = (bench.inbox("billing"), b"body".to_vec());
+    let consuming = tokio::spawn(async move {
+        inbox.once("e-1", async |fence| Ok::<_, ()>((fence.number() > 0, inbox.clone(), body.len()))).await
+    });
+    let Once::Done((fenced, _, length)) = consuming.await.unwrap().unwrap() else { panic!("done") };
+    assert_eq!((fenced, length), (true, 4));
+}
+
 #[tokio::test]
 async fn an_effect_that_lost_its_lease_is_dropped_and_told() {
     let bench = RedisBench::new().await;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use crate::error::{Error, Result};
 use crate::id::SchemaName;
 
+use super::chunks::in_chunks;
 use super::letter::Letter;
 use super::letters::DeadLetters;
 use super::names::{Consumer, KEEP, check_id, keep_of, micros};
@@ -22,9 +23,6 @@ mod tests;
 use statements::Statements;
 
 const SCHEMA: &str = "posthaste_inbox";
-
-/// Rows that are removed with one statement: no lock is held for long.
-const CHUNK: i64 = 1000;
 
 /// When to come again after a lock that was not given in time.
 const SOON: Duration = Duration::from_secs(1);
@@ -104,14 +102,10 @@ impl PostgresInbox {
         }
         match effect(&mut tx).await {
             Ok(value) => {
-                self.expect_mark(&mut tx, event_id).await?;
-                tx.commit().await.map_err(Error::database("commit the effect with its mark"))?;
-                Ok(Once::Done(value))
+                self.commit(tx, event_id).await.map(|()| Once::Done(value)).map_err(OnceError::Inbox)
             }
             Err(error) => {
-                if let Err(source) = tx.rollback().await {
-                    tracing::debug!(%source, "the connection broke; the server rolls back by itself");
-                }
+                roll_back(tx).await;
                 Err(OnceError::Effect(error))
             }
         }
@@ -134,6 +128,11 @@ impl PostgresInbox {
             .await
             .map_err(Error::database("mark an event"))?;
         Ok(if marked.rows_affected() == 1 { Mark::Fresh } else { Mark::Duplicate })
+    }
+
+    async fn commit(&self, mut tx: Transaction<'_, Postgres>, event_id: &str) -> Result<()> {
+        self.expect_mark(&mut tx, event_id).await?;
+        tx.commit().await.map_err(Error::database("commit the effect with its mark"))
     }
 
     /// A COMMIT after a failed statement is a ROLLBACK, and nobody is told. An effect that swallowed an error, or that rolled
@@ -184,28 +183,20 @@ impl PostgresInbox {
 
 impl PgTables {
     async fn clean_marks(&self) -> Result<u64> {
-        let mut gone = 0;
-        loop {
-            let removed = sqlx::query(self.sql.clean_marks.clone()).bind(CHUNK).execute(&self.pool).await;
-            let removed = removed.map_err(Error::database("remove old marks"))?.rows_affected();
-            gone += removed;
-            if removed < CHUNK.unsigned_abs() {
-                return Ok(gone);
-            }
-        }
+        in_chunks(|chunk| async move {
+            let removed = sqlx::query(self.sql.clean_marks.clone()).bind(chunk).execute(&self.pool).await;
+            Ok(removed.map_err(Error::database("remove old marks"))?.rows_affected())
+        })
+        .await
     }
 
     async fn clean_letters(&self) -> Result<u64> {
-        let mut gone = 0;
-        loop {
-            let statement = sqlx::query(self.sql.clean_letters.clone()).bind(CHUNK).bind(micros(KEEP));
+        in_chunks(|chunk| async move {
+            let statement = sqlx::query(self.sql.clean_letters.clone()).bind(chunk).bind(micros(KEEP));
             let removed = statement.execute(&self.pool).await;
-            let removed = removed.map_err(Error::database("remove decided letters"))?.rows_affected();
-            gone += removed;
-            if removed < CHUNK.unsigned_abs() {
-                return Ok(gone);
-            }
-        }
+            Ok(removed.map_err(Error::database("remove decided letters"))?.rows_affected())
+        })
+        .await
     }
 }
 
@@ -213,4 +204,11 @@ impl PgTables {
 fn lock_was_not_given(error: &Error) -> bool {
     let Error::Database { source, .. } = error else { return false };
     source.as_database_error().is_some_and(|error| error.code().as_deref() == Some("55P03"))
+}
+
+/// At once, so that the next copy need not wait for the pool to do it.
+async fn roll_back(tx: Transaction<'_, Postgres>) {
+    if let Err(source) = tx.rollback().await {
+        tracing::debug!(%source, "the connection broke; the database rolls back by itself");
+    }
 }

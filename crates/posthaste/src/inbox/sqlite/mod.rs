@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use sqlx::{SqliteConnection, SqlitePool};
+use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use crate::error::{Error, Result};
 
+use super::chunks::in_chunks;
 use super::letter::Letter;
 use super::letters::DeadLetters;
 use super::names::{Consumer, KEEP, check_id, keep_of, micros};
@@ -21,9 +22,6 @@ mod letters;
 mod tests;
 
 use statements::SQL;
-
-/// Rows that are removed with one statement: other writers wait for no longer than that.
-const CHUNK: i64 = 1000;
 
 /// When to come again after the busy timeout of the connection has passed.
 const SOON: Duration = Duration::from_secs(1);
@@ -93,14 +91,10 @@ impl SqliteInbox {
         }
         match effect(&mut tx).await {
             Ok(value) => {
-                self.expect_mark(&mut tx, event_id).await?;
-                tx.commit().await.map_err(Error::database("commit the effect with its mark"))?;
-                Ok(Once::Done(value))
+                self.commit(tx, event_id).await.map(|()| Once::Done(value)).map_err(OnceError::Inbox)
             }
             Err(error) => {
-                if let Err(source) = tx.rollback().await {
-                    tracing::debug!(%source, "the rollback failed; the connection is closed with it");
-                }
+                roll_back(tx).await;
                 Err(OnceError::Effect(error))
             }
         }
@@ -121,6 +115,11 @@ impl SqliteInbox {
             .await
             .map_err(Error::database("mark an event"))?;
         Ok(if marked.rows_affected() == 1 { Mark::Fresh } else { Mark::Duplicate })
+    }
+
+    async fn commit(&self, mut tx: Transaction<'_, Sqlite>, event_id: &str) -> Result<()> {
+        self.expect_mark(&mut tx, event_id).await?;
+        tx.commit().await.map_err(Error::database("commit the effect with its mark"))
     }
 
     /// Some errors roll back the whole transaction. An effect that swallowed one is found here.
@@ -169,27 +168,26 @@ impl SqliteTables {
     }
 
     async fn clean_marks(&self) -> Result<u64> {
-        let mut gone = 0;
-        loop {
-            let removed = sqlx::query(SQL.clean_marks.clone()).bind(CHUNK).execute(&self.pool).await;
-            let removed = removed.map_err(Error::database("remove old marks"))?.rows_affected();
-            gone += removed;
-            if removed < CHUNK.unsigned_abs() {
-                return Ok(gone);
-            }
-        }
+        in_chunks(|chunk| async move {
+            let removed = sqlx::query(SQL.clean_marks.clone()).bind(chunk).execute(&self.pool).await;
+            Ok(removed.map_err(Error::database("remove old marks"))?.rows_affected())
+        })
+        .await
     }
 
     async fn clean_letters(&self) -> Result<u64> {
-        let mut gone = 0;
-        loop {
-            let statement = sqlx::query(SQL.clean_letters.clone()).bind(CHUNK).bind(micros(KEEP));
+        in_chunks(|chunk| async move {
+            let statement = sqlx::query(SQL.clean_letters.clone()).bind(chunk).bind(micros(KEEP));
             let removed = statement.execute(&self.pool).await;
-            let removed = removed.map_err(Error::database("remove decided letters"))?.rows_affected();
-            gone += removed;
-            if removed < CHUNK.unsigned_abs() {
-                return Ok(gone);
-            }
-        }
+            Ok(removed.map_err(Error::database("remove decided letters"))?.rows_affected())
+        })
+        .await
+    }
+}
+
+/// At once, so that the next copy need not wait for the pool to do it.
+async fn roll_back(tx: Transaction<'_, Sqlite>) {
+    if let Err(source) = tx.rollback().await {
+        tracing::debug!(%source, "the connection broke; the database rolls back by itself");
     }
 }
