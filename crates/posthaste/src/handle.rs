@@ -27,7 +27,7 @@ use crate::worker::WorkerBuilder;
 pub struct Posthaste {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) admin_store: Arc<dyn AdminStore>,
-    log: Log,
+    pub(crate) log: Log,
     limits: Limits,
     registry: Option<Registry>,
     door: Arc<Doorkeeper>,
