@@ -87,7 +87,8 @@ impl Recorder {
         match tokio::time::timeout(self.bound, enough).await {
             Ok(Ok(recorded)) => recorded.clone(),
             _ => {
-                panic!("only {} of {count} attempts were made within {:?}", self.recorded.borrow().len())
+                let (made, bound) = (self.recorded.borrow().len(), self.bound);
+                panic!("only {made} of {count} attempts were made within {bound:?}")
             }
         }
     }
