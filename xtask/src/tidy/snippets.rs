@@ -44,7 +44,7 @@ fn compare(tree: &Tree, source: &str, shown: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The lines of a snippet, moved to the left as far as they go.
+/// The lines of a snippet, moved to the left as far as they go, without empty ones at the end.
 fn region<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
     let says = |line: &str, words: &str| {
         let line = line.trim();
@@ -59,6 +59,9 @@ fn region<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
             line => region.push(line),
         }
     }
+    while region.last().is_some_and(|line| line.trim().is_empty()) {
+        region.pop();
+    }
     let indent = |line: &&str| line.len() - line.trim_start().len();
     let left = region.iter().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or(0);
     Some(region.into_iter().map(|line| line.get(left..).unwrap_or("")).collect())
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     const CODE: &str =
-        "fn a() {\n    // snippet: body\n    if b {\n        c();\n\n    }\n    // end snippet\n}\n";
+        "fn a() {\n    // snippet: body\n    if b {\n        c();\n\n    }\n\n    // end snippet\n}\n";
 
     fn findings(page: &str) -> Vec<String> {
         let tree =
