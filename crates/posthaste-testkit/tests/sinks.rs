@@ -107,7 +107,8 @@ async fn away_is_away_for_the_whole_page_until_it_comes_back_and_counts_nothing(
 async fn panics_and_what_was_recorded_of_them() {
     let recorder = Recorder::around(Flaky::accepting().panic_first(1));
     let a = event("a", "1", 1);
-    let panicked = std::panic::AssertUnwindSafe(deliver(&recorder, &[a.clone()])).catch_unwind().await;
+    let panicked =
+        std::panic::AssertUnwindSafe(deliver(&recorder, std::slice::from_ref(&a))).catch_unwind().await;
     let panic = panicked.unwrap_err();
     assert_eq!(panic.downcast_ref::<String>().unwrap(), "attempt 1 was made to panic");
     assert_eq!(recorder.attempts()[0].outcome, Some(Outcome::retry("panicked")));
@@ -118,7 +119,8 @@ async fn panics_and_what_was_recorded_of_them() {
 async fn what_hangs_goes_on_when_it_is_released_and_is_no_longer_counted_when_given_up() {
     let flaky = Flaky::accepting().hang_keys(["a"]);
     let a = event("a", "1", 1);
-    let given_up = tokio::time::timeout(Duration::from_millis(1), deliver(&flaky, &[a.clone()])).await;
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(1), deliver(&flaky, std::slice::from_ref(&a))).await;
     assert!(given_up.is_err());
     flaky.until_hanging(0).await;
     assert_eq!(deliver(&flaky, &[event("b", "2", 2)]).await, [Some(Outcome::Delivered)]);

@@ -20,9 +20,7 @@ macro_rules! catalogue {
             #[cfg(test)]
             /// Name and text of each, for tests that prepare and explain them.
             pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
-                let mut all = Vec::new();
-                $($(#[$cfg])? all.push((stringify!($name), self.$name.as_str()));)+
-                all
+                [$($(#[$cfg])? (stringify!($name), self.$name.as_str())),+].to_vec()
             }
         }
     };
