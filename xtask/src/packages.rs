@@ -1,5 +1,5 @@
 //! What the tests use from package registries, in a private folder: a stand-in for SQS and a PostgreSQL client from PyPI,
-//! a PostgreSQL client from npm. An install is made under another name and renamed when it is complete.
+//! a PostgreSQL client from npm, those for Java and Go (and Go itself) from Debian. An install is made under another name and renamed when it is complete.
 
 use std::env;
 use std::fs;
@@ -42,16 +42,58 @@ const NODE: Set = Set {
     packages: &["pg@8"],
 };
 
+/// Unpacked, not installed: that needs no root and changes nothing of the machine.
+const JAVA: Set = Set {
+    name: "java",
+    needs: "javac",
+    proof: "usr/share/java/postgresql.jar",
+    script: UNPACK,
+    packages: &["libpostgresql-jdbc-java"],
+};
+
+const UNPACK: &str = "rm -rf \"$1\" && mkdir -p \"$1\" && cd \"$1\" && shift && apt-get -qq download \"$@\" && \
+    for package in *.deb; do dpkg -x \"$package\" .; done && rm *.deb";
+
+/// The package `golang-go` has no files but names the ones that have.
+const GO: Set = Set {
+    name: "go",
+    needs: "apt-get",
+    proof: "root/bin/go",
+    script: "rm -rf \"$1\" && mkdir -p \"$1\" && cd \"$1\" && \
+        go=$(apt-cache depends golang-go | sed -n 's/.*Depends: \\(golang-[0-9.]*\\)-go$/\\1/p') && \
+        apt-get -qq download \"$go-go\" \"$go-src\" golang-github-lib-pq-dev && \
+        for package in *.deb; do dpkg -x \"$package\" .; done && rm *.deb && ln -s usr/lib/go-* root",
+    packages: &["golang-go", "golang-github-lib-pq-dev"],
+};
+
 /// Where the private packages are; `None` and a reason where they could not be had.
 #[derive(Debug)]
 pub(crate) struct Packages {
     pub(crate) python: Result<PathBuf>,
     pub(crate) node: Result<PathBuf>,
+    pub(crate) java: Result<PathBuf>,
+    pub(crate) go: Result<PathBuf>,
 }
 
 impl Packages {
+    /// What could not be had, with the reason.
+    pub(crate) fn absent(&self) -> Vec<(&'static str, String)> {
+        let named = [
+            ("Python packages", &self.python),
+            ("Node packages", &self.node),
+            ("Java's PostgreSQL driver", &self.java),
+            ("Go and its PostgreSQL driver", &self.go),
+        ];
+        named.into_iter().filter_map(|(name, found)| Some((name, found.clone().err()?))).collect()
+    }
+
     pub(crate) fn get(workspace: &Path) -> Self {
-        Self { python: install(workspace, &PYTHON), node: install(workspace, &NODE) }
+        Self {
+            python: install(workspace, &PYTHON),
+            node: install(workspace, &NODE),
+            java: install(workspace, &JAVA),
+            go: install(workspace, &GO),
+        }
     }
 }
 
@@ -62,7 +104,7 @@ fn install(workspace: &Path, set: &Set) -> Result<PathBuf> {
     let folder = cache(workspace)?.join(set.name);
     let _lock = lock(&folder)?;
     if !folder.join(set.proof).exists() {
-        eprintln!("xtask: fetching {} with {}", set.packages.join(", "), set.needs);
+        eprintln!("xtask: fetching {}", set.packages.join(", "));
         fetch(set, &folder)?;
     }
     Ok(folder)

@@ -46,6 +46,10 @@ const PUBSUB: [Need; 2] = [
     },
 ];
 
+/// What producers in other languages need and is too large to unpack.
+const LANGUAGES: [Need; 1] =
+    [Need { name: "Java", files: &["/usr/bin/javac"], package: "default-jdk-headless" }];
+
 impl Need {
     fn is_there(&self) -> bool {
         self.files.iter().any(|file| Path::new(file).exists())
@@ -54,7 +58,7 @@ impl Need {
 }
 
 fn all() -> impl Iterator<Item = &'static Need> {
-    BUILD.iter().chain(&SERVERS).chain(&PUBSUB)
+    BUILD.iter().chain(&SERVERS).chain(&PUBSUB).chain(&LANGUAGES)
 }
 
 fn missing() -> Vec<&'static str> {
@@ -86,10 +90,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     without_arguments(args, || {
         prepare()?;
         let packages = Packages::get(&workspace_root()?);
-        for reason in [packages.python.err(), packages.node.err()].into_iter().flatten() {
-            eprintln!("xtask: {reason}");
-        }
-        for (name, reason) in absent_servers() {
+        for (name, reason) in packages.absent().into_iter().chain(absent_servers()) {
             eprintln!("xtask: no {name}: {reason}");
         }
         Ok(ExitCode::SUCCESS)

@@ -17,6 +17,8 @@ const CURRENT: &str = "POSTHASTE_TEST_POSTGRES_CURRENT";
 const PYTHON: &str = "POSTHASTE_TEST_PYTHON";
 const MOTO: &str = "POSTHASTE_TEST_MOTO";
 const NODE: &str = "POSTHASTE_TEST_NODE_MODULES";
+const JDBC: &str = "POSTHASTE_TEST_JDBC";
+const GO: &str = "POSTHASTE_TEST_GO";
 
 /// The servers of one run. Dropping them stops them.
 pub(crate) struct Servers {
@@ -51,6 +53,12 @@ impl Servers {
         if let Ok(folder) = &self.packages.node {
             variables.push((NODE, folder.join("node_modules").display().to_string()));
         }
+        if let Ok(folder) = &self.packages.java {
+            variables.push((JDBC, folder.join("usr/share/java/postgresql.jar").display().to_string()));
+        }
+        if let Ok(folder) = &self.packages.go {
+            variables.push((GO, folder.display().to_string()));
+        }
         variables
     }
 
@@ -58,8 +66,7 @@ impl Servers {
     fn skipped(&self) -> Vec<(&'static str, String)> {
         let mut skipped = prepare::absent_servers();
         skipped.extend(self.current.as_ref().err().map(|skip| ("PostgreSQL 18", skip.reason.clone())));
-        skipped.extend(self.packages.python.as_ref().err().map(|reason| ("Python packages", reason.clone())));
-        skipped.extend(self.packages.node.as_ref().err().map(|reason| ("Node packages", reason.clone())));
+        skipped.extend(self.packages.absent());
         skipped
     }
 

@@ -12,13 +12,21 @@ mod headers;
 mod lines;
 mod links;
 mod modules;
+mod snippets;
 mod sql;
 mod tree;
 
 use tree::Tree;
 
-const CHECKS: [fn(&Tree) -> Vec<Finding>; 6] =
-    [modules::check, headers::check, sql::check, lines::check, links::check, changelog::check];
+const CHECKS: [fn(&Tree) -> Vec<Finding>; 7] = [
+    modules::check,
+    headers::check,
+    sql::check,
+    lines::check,
+    links::check,
+    snippets::check,
+    changelog::check,
+];
 
 /// Something to put right, at one line of one file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

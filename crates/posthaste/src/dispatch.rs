@@ -159,6 +159,11 @@ impl Slots {
         self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Slot(self.clone()))
     }
 
+    #[cfg(feature = "testing")]
+    pub(crate) fn all_free(&self) -> bool {
+        self.used.load(Ordering::SeqCst) == 0
+    }
+
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }

@@ -8,6 +8,8 @@ use crate::event::{Enqueued, Limits, NewEvent};
 use crate::store::postgres::PgStore;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite::SqliteStore;
+#[cfg(feature = "testing")]
+use crate::{event::Event, store::testing::EventMark};
 
 /// The database behind a handle, as far as producers need to tell them apart.
 #[derive(Debug, Clone)]
@@ -28,6 +30,20 @@ pub trait Producer: sealed::Sealed + Send {
         database: &'a sealed::Log,
         events: &'a [NewEvent],
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>>;
+
+    /// What this connection sees of the log now.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    fn event_mark<'a>(&'a mut self, database: &'a sealed::Log) -> BoxFuture<'a, Result<EventMark>>;
+
+    /// What it sees now and did not see at the mark.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    fn enqueued_since<'a>(
+        &'a mut self,
+        database: &'a sealed::Log,
+        mark: &'a EventMark,
+    ) -> BoxFuture<'a, Result<Vec<Event>>>;
 }
 
 mod sealed {
@@ -39,6 +55,20 @@ mod sealed {
 }
 pub(crate) use sealed::Log;
 
+/// Does something with the store, if it is of the connection's kind.
+macro_rules! on {
+    ($database:ident, $log:ident, $store:ident => $does:expr) => {
+        match &$log.0 {
+            Database::$database($store) => $does.await,
+            #[cfg(all(feature = "postgres", feature = "sqlite"))]
+            _ => Err(crate::error::Error::invalid_setting(
+                "connection",
+                "is of another kind than the database Posthaste was opened with",
+            )),
+        }
+    };
+}
+
 macro_rules! producer {
     ($database:ident: $($type:ty),+) => { $(
         impl sealed::Sealed for $type {}
@@ -48,16 +78,21 @@ macro_rules! producer {
                 log: &'a sealed::Log,
                 events: &'a [NewEvent],
             ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
-                Box::pin(async move {
-                    match &log.0 {
-                        Database::$database(store) => store.enqueue(&mut *self, events).await,
-                        #[cfg(all(feature = "postgres", feature = "sqlite"))]
-                        _ => Err(crate::error::Error::invalid_setting(
-                            "connection",
-                            "is of another kind than the database Posthaste was opened with",
-                        )),
-                    }
-                })
+                Box::pin(async move { on!($database, log, store => store.enqueue(&mut *self, events)) })
+            }
+
+            #[cfg(feature = "testing")]
+            fn event_mark<'a>(&'a mut self, log: &'a sealed::Log) -> BoxFuture<'a, Result<EventMark>> {
+                Box::pin(async move { on!($database, log, store => store.event_mark(&mut *self)) })
+            }
+
+            #[cfg(feature = "testing")]
+            fn enqueued_since<'a>(
+                &'a mut self,
+                log: &'a sealed::Log,
+                mark: &'a EventMark,
+            ) -> BoxFuture<'a, Result<Vec<Event>>> {
+                Box::pin(async move { on!($database, log, store => store.enqueued_since(&mut *self, mark)) })
             }
         }
     )+ };

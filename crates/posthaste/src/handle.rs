@@ -29,7 +29,7 @@ mod transactional;
 pub struct Posthaste {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) admin_store: Arc<dyn AdminStore>,
-    log: Log,
+    pub(crate) log: Log,
     limits: Limits,
     registry: Option<Registry>,
     door: Arc<Doorkeeper>,

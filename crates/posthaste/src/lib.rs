@@ -40,6 +40,10 @@ mod handle;
 // 5 admin: what people, the CLI and the dashboard speak to
 pub mod admin;
 
+// 6 testing: what the test kit needs and nobody else may have
+#[cfg(feature = "testing")]
+pub mod testing;
+
 pub use admin::Admin;
 pub use checked::Checked;
 pub use claim::{Claimed, Claims};

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use posthaste::{NewEvent, Sink, Start, Subscription};
 
-use crate::database::SqliteDatabase;
 use crate::ledger::{Accepted, Committed, Ledger, Verdict};
+use crate::sqlite::SqliteDatabase;
 
 pub mod outages;
 pub mod refusals;

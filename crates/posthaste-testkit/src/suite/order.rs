@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use posthaste::admin::EventStatus;
 use posthaste::{ClaimBy, Event, NewEvent, Order, Outcome, Start};
 use tokio::sync::Semaphore;
 
@@ -62,6 +64,26 @@ pub async fn strict_order_holds_everything_behind_a_failing_event(db: &impl Back
     script.accepted.wait_for(4).await;
     worker.stop().await;
     assert_eq!(script.attempts.texts(), ["a", "b", "b", "b", "b", "c", "d"]);
+}
+
+/// A stop in the middle of a backoff, a redeploy say, shortens nothing and forgets nothing.
+pub async fn a_stop_while_strict_order_backs_off_keeps_the_time_and_the_error(db: &impl Backend) {
+    let ids = db.commit(numbered("k", 2)).await;
+    let script = Script::new(|_, _| Outcome::retry_after(Duration::from_secs(3600), "not now"));
+    let subscription = quick("s").order(Order::Strict);
+    let worker = db.posthaste().handler(subscription, script.clone()).start().await.expect("start");
+    let state = async || db.posthaste().admin().event(ids[0].id).await.expect("the event").states.remove(0);
+    until("it backs off", async || {
+        state().await.status == EventStatus::Pending && state().await.attempts == 1
+    })
+    .await;
+    let before = state().await;
+    worker.stop().await;
+    let after = state().await;
+    assert_eq!(after.last_error.as_deref(), Some("not now"));
+    assert_eq!((after.status, after.attempts), (EventStatus::Pending, 1));
+    assert_eq!(after.next_attempt_at, before.next_attempt_at);
+    assert_eq!(script.attempts.len(), 1);
 }
 
 /// The limit ends the wait: dead, with its reason, and on.

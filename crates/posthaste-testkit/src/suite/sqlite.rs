@@ -7,7 +7,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use super::{Backend, Delivery};
-use crate::database::SqliteDatabase;
+use crate::sqlite::SqliteDatabase;
 
 #[async_trait]
 impl Backend for SqliteDatabase {

@@ -17,6 +17,8 @@ use crate::subscription::Subscription;
 
 mod rows;
 pub(crate) mod admin;
+#[cfg(feature = "testing")]
+pub(crate) mod testing;
 pub(crate) use rows::isolated;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;

@@ -153,17 +153,16 @@ impl WorkerBuilder {
             due_bell: self.due_bell,
             counters: Arc::default(),
         });
-        let counters = context.counters.clone();
         let watching = self.watching;
         let task = tokio::spawn({
-            let stop = stop.clone();
+            let (context, stop) = (context.clone(), stop.clone());
             async move {
                 let end = work(context, stop).await;
                 drop(watching);
                 end
             }
         });
-        Ok(Worker { stop, task, counters })
+        Ok(Worker { stop, task, context })
     }
 }
 
@@ -184,13 +183,19 @@ pub enum WorkerEnd {
 pub struct Worker {
     stop: CancellationToken,
     task: JoinHandle<WorkerEnd>,
-    counters: Arc<Counters>,
+    context: Arc<Context>,
 }
 
 impl Worker {
     /// What it did so far.
     pub fn counters(&self) -> &Arc<Counters> {
-        &self.counters
+        &self.context.counters
+    }
+
+    /// Whether its receiver is away and nothing is being handed to it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn waits_for_receiver(&self) -> bool {
+        self.context.availability.is_away() && self.context.slots.all_free()
     }
 
     /// Stops: nothing new starts, what runs may finish within the grace time, all leases are given back.

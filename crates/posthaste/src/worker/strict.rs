@@ -182,6 +182,10 @@ impl StrictRunner {
                         return Ok(Err(self.lease_lost()));
                     }
                     self.sleep(delay, stop).await;
+                    if stop.is_cancelled() {
+                        // The hold is written, with its time and its error; to write it again would forget both.
+                        return Ok(Err(Handled::Stopped));
+                    }
                 }
                 _ => {
                     held.attempts -= 1;

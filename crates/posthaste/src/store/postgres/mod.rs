@@ -31,6 +31,8 @@ mod deliveries;
 mod settle;
 mod wake;
 mod admin;
+#[cfg(feature = "testing")]
+mod testing;
 #[cfg(test)]
 mod tests;
 

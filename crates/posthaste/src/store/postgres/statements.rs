@@ -5,22 +5,22 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use crate::id::SchemaName;
 
 macro_rules! catalogue {
-    ($($name:ident = $file:literal),+ $(,)?) => {
+    ($($(#[$cfg:meta])? $name:ident = $file:literal),+ $(,)?) => {
         /// Every statement, with the schema's name filled in.
         #[derive(Debug)]
         pub(crate) struct Statements {
-            $(pub(crate) $name: SqlStr),+
+            $($(#[$cfg])? pub(crate) $name: SqlStr),+
         }
 
         impl Statements {
             pub(crate) fn compile(schema: &SchemaName) -> Self {
-                Self { $($name: fill(include_str!(concat!("sql/", $file)), schema)),+ }
+                Self { $($(#[$cfg])? $name: fill(include_str!(concat!("sql/", $file)), schema)),+ }
             }
 
             #[cfg(test)]
             /// Name and text of each, for tests that prepare and explain them.
             pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
-                vec![$((stringify!($name), self.$name.as_str())),+]
+                [$($(#[$cfg])? (stringify!($name), self.$name.as_str())),+].to_vec()
             }
         }
     };
@@ -138,6 +138,22 @@ catalogue! {
     admin_subscription = "admin/subscription.sql",
     admin_unseen_events = "admin/unseen_events.sql",
     admin_workers = "admin/workers.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_batches = "testing/advance_batches.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_dedupe_keys = "testing/advance_dedupe_keys.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_deliveries = "testing/advance_deliveries.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_events = "testing/advance_events.sql",
+    #[cfg(feature = "testing")]
+    testing_enqueued_since = "testing/enqueued_since.sql",
+    #[cfg(feature = "testing")]
+    testing_event_mark = "testing/event_mark.sql",
+    #[cfg(feature = "testing")]
+    testing_not_delivered = "testing/not_delivered.sql",
+    #[cfg(feature = "testing")]
+    testing_plan_quickly = "testing/plan_quickly.sql",
 }
 
 /// Fragments that several statements share, so that they cannot drift apart.

@@ -35,6 +35,8 @@ mod claim;
 mod takeover;
 mod wake;
 mod admin;
+#[cfg(feature = "testing")]
+mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -5,22 +5,22 @@ use std::sync::{Arc, LazyLock};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 macro_rules! catalogue {
-    ($($name:ident = $file:literal),+ $(,)?) => {
+    ($($(#[$cfg:meta])? $name:ident = $file:literal),+ $(,)?) => {
         /// Every statement, with its fragments filled in.
         #[derive(Debug)]
         pub(crate) struct Statements {
-            $(pub(crate) $name: SqlStr),+
+            $($(#[$cfg])? pub(crate) $name: SqlStr),+
         }
 
         impl Statements {
             fn compile() -> Self {
-                Self { $($name: fill(include_str!(concat!("sql/", $file)))),+ }
+                Self { $($(#[$cfg])? $name: fill(include_str!(concat!("sql/", $file)))),+ }
             }
 
             #[cfg(test)]
             /// Name and text of each, for tests that prepare and explain them.
             pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
-                vec![$((stringify!($name), self.$name.as_str())),+]
+                [$($(#[$cfg])? (stringify!($name), self.$name.as_str())),+].to_vec()
             }
         }
     };
@@ -124,6 +124,18 @@ catalogue! {
     admin_stored_settings = "admin/stored_settings.sql",
     admin_subscription = "admin/subscription.sql",
     admin_workers = "admin/workers.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_batches = "testing/advance_batches.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_dedupe_keys = "testing/advance_dedupe_keys.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_deliveries = "testing/advance_deliveries.sql",
+    #[cfg(feature = "testing")]
+    testing_advance_events = "testing/advance_events.sql",
+    #[cfg(feature = "testing")]
+    testing_enqueued_since = "testing/enqueued_since.sql",
+    #[cfg(feature = "testing")]
+    testing_not_delivered = "testing/not_delivered.sql",
 }
 
 /// No name is ever filled in, so one copy serves every database.
