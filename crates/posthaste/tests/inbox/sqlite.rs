@@ -67,16 +67,19 @@ async fn the_inbox_shares_a_file_with_a_log_and_migrates_at_once_with_others() {
     assert!(inbox.migrate().await.unwrap_err().to_string().contains("use a newer Posthaste"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Many files, because without patience only about one in a hundred is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_new_file_is_migrated_by_many_at_once() {
-    for _ in 0..5 {
+    for _ in 0..40 {
         let (_folder, path) = posthaste_testkit::sqlite_file();
-        let migrations = (0..8).map(|_| {
-            let path = path.clone();
-            tokio::spawn(async move {
-                let pool = SqlitePool::connect_with(sqlite_options(&path)).await.unwrap();
-                SqliteInbox::new(pool, "billing").unwrap().migrate().await
-            })
+        let mut inboxes = Vec::new();
+        for _ in 0..8 {
+            let pool = SqlitePool::connect_with(sqlite_options(&path)).await.unwrap();
+            inboxes.push(SqliteInbox::new(pool, "billing").unwrap());
+        }
+        let migrations = inboxes.iter().map(|inbox| {
+            let inbox = inbox.clone();
+            tokio::spawn(async move { inbox.migrate().await })
         });
         for migrated in futures::future::join_all(migrations.collect::<Vec<_>>()).await {
             migrated.unwrap().unwrap();
