@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use posthaste::inbox::{Letter, Once, OnceError, SqliteInbox};
 use posthaste::{Event, Outcome, Posthaste, Subscription, Worker, sqlite_options};
@@ -50,7 +51,10 @@ impl Embedded {
 
     /// The compliance worker as a subscription. Several of them share one guard, so that each notice still exists once.
     pub async fn start(&self, subscription: &str) -> Result<Worker> {
-        let subscription = Subscription::new(subscription)?.topic(TOPIC);
+        // What a killed process had in hand is taken over after this time.
+        let lease = Duration::from_secs(2);
+        let subscription =
+            Subscription::new(subscription)?.topic(TOPIC).settings(|settings| settings.lease = lease);
         let this = self.clone();
         let handler = move |event: Arc<Event>| {
             let this = this.clone();
@@ -76,6 +80,12 @@ impl Embedded {
             }
         }
         Ok(())
+    }
+
+    /// Whether everything is delivered.
+    pub async fn is_done(&self) -> Result<bool> {
+        let subscriptions = self.posthaste.admin().subscriptions().await?;
+        Ok(subscriptions.iter().all(|subscription| subscription.lag.is_zero()))
     }
 
     async fn change(&self, change: &StatusChanged) -> Result<()> {

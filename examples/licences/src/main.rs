@@ -77,7 +77,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// Runs until nothing has been delivered for a second.
+/// Runs until everything is delivered, also what an earlier run left behind.
 async fn embedded(file: PathBuf, licences: usize, copies: usize) -> Result<()> {
     let embedded = Embedded::open(&file).await?;
     let mut workers = Vec::new();
@@ -85,17 +85,12 @@ async fn embedded(file: PathBuf, licences: usize, copies: usize) -> Result<()> {
         workers.push(embedded.start(&format!("compliance-{copy}")).await?);
     }
     embedded.run(licences).await?;
-    let delivered = || workers.iter().map(|worker| worker.counters().delivered()).sum::<u64>();
-    loop {
-        let before = delivered();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        if delivered() == before {
-            break;
-        }
+    while !embedded.is_done().await? {
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    let delivered: u64 = workers.iter().map(|worker| worker.counters().delivered()).sum();
     println!(
-        "{} deliveries; look at the notices: sqlite3 {} 'select text from notifications'",
-        delivered(),
+        "{delivered} deliveries; look at the notices: sqlite3 {} 'select text from notifications'",
         file.display()
     );
     for worker in workers {

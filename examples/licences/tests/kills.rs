@@ -71,7 +71,7 @@ impl Scene {
     /// Three subscriptions to each broker: that makes three copies of each message.
     fn relay(&self) -> Process {
         let mut text = format!(
-            "[database]\nurl = {:?}\n[relay]\nlisten = \"off\"\n[defaults]\nstart = \"beginning\"\ntopics = [\"licenses\"]\n",
+            "[database]\nurl = {:?}\n[relay]\nlisten = \"off\"\n[defaults]\nstart = \"beginning\"\n",
             url(&self.service)
         );
         for copy in 1..=COPIES {
@@ -234,14 +234,6 @@ async fn the_embedded_form_keeps_the_promise_too() {
     let status = run().stdin(Stdio::null()).stdout(out).status().expect("it runs");
     assert!(status.success());
     let pool = sqlx::SqlitePool::connect_with(posthaste::sqlite_options(&file)).await.expect("the file");
-    until("everything is delivered to all three", async || {
-        let left: i64 = sqlx::query_scalar("select count(*) from posthaste_deliveries")
-            .fetch_one(&pool)
-            .await
-            .expect("count");
-        left == 0
-    })
-    .await;
     let events: i64 =
         sqlx::query_scalar("select count(*) from posthaste_events").fetch_one(&pool).await.expect("count");
     let (notices, different): (i64, i64) =
