@@ -1,5 +1,7 @@
 //! Copies from a Pub/Sub subscription.
 
+use std::time::Duration;
+
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::Subscriber;
 use posthaste::inbox::{Source, event_id_of};
@@ -14,7 +16,9 @@ pub async fn work(worker: Worker, endpoint: Option<&str>, subscription: &str) ->
     if let Some(endpoint) = endpoint {
         builder = builder.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
     }
-    let mut messages = builder.build().await?.subscribe(subscription).build();
+    // What a dead worker had in hand comes again after its lease, so it should not be everything, nor for long.
+    let subscribing = builder.build().await?.subscribe(subscription).set_max_outstanding_messages(200);
+    let mut messages = subscribing.set_max_lease_extension(Duration::from_secs(10)).build();
     while let Some(received) = messages.next().await {
         let (message, handler) = received?;
         let copy = event_id_of(Source::Pubsub, &message.attributes).map(|event_id| Copy {
