@@ -15,28 +15,25 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) async fn set(
-        admin: &Admin,
-        before: &SubscriptionState,
-        rate: Option<u32>,
-    ) -> Result<Option<Self>, Failure> {
-        let Some(rate) = rate else { return Ok(None) };
+    /// The one that was asked for, if any; nothing is changed yet.
+    pub(super) fn over(before: &SubscriptionState, rate: Option<u32>) -> Option<Self> {
         let overridden = before.overridden.iter().any(|name| name == "rate");
-        let limit = Self {
-            subscription: before.name.clone(),
-            rate,
-            former: overridden.then_some(before.settings.rate),
-        };
-        limit.put(admin, rate).await?;
-        Ok(Some(limit))
+        let (subscription, former) = (before.name.clone(), overridden.then_some(before.settings.rate));
+        rate.map(|rate| Self { subscription, rate, former })
     }
 
-    /// As it was before.
-    pub(super) async fn take_away(limit: Option<&Self>, admin: &Admin) -> Result<(), Failure> {
-        let Some(limit) = limit else { return Ok(()) };
-        match limit.former {
-            Some(rate) => limit.put(admin, rate).await,
-            None => Ok(admin.reset_only(&limit.subscription, &["rate"]).await?),
+    pub(super) async fn set(&self, admin: &Admin) -> Result<(), Failure> {
+        self.put(admin, self.rate).await
+    }
+
+    /// As it was before. If that cannot be done, it is said: whatever went wrong before must not be hidden by it.
+    pub(super) async fn take_away(&self, admin: &Admin) {
+        let taken = match self.former {
+            Some(rate) => self.put(admin, rate).await,
+            None => admin.reset_only(&self.subscription, &["rate"]).await.map_err(Failure::from),
+        };
+        if taken.is_err() {
+            self.say_that_it_stays();
         }
     }
 

@@ -66,28 +66,50 @@ pub(crate) async fn run(context: &Context, options: &ReplayOptions) -> Result<()
         return nothing(context, name);
     }
     confirm(&question(name, &ahead), options.consent.yes)?;
-    let signals = Signals::listen()?;
-    let limit = Limit::set(&admin, &before, options.rate).await?;
-    if limit.is_some() && !taken_up(&signals).await {
-        Limit::take_away(limit.as_ref(), &admin).await?;
-        return Err(Failure::sentence("stopped before anything was moved; nothing was changed"));
+    let (signals, limit) = (Signals::listen()?, Limit::over(&before, options.rate));
+    tokio::select! {
+        replayed = replay(context, options, &ahead, limit.as_ref(), &signals) => replayed,
+        () = signals.stop_at_once.cancelled() => {
+            limit.iter().for_each(Limit::say_that_it_stays);
+            Err(Failure::Interrupted)
+        }
+    }
+}
+
+async fn replay(
+    context: &Context,
+    options: &ReplayOptions,
+    ahead: &Ahead,
+    limit: Option<&Limit>,
+    signals: &Signals,
+) -> Result<(), Failure> {
+    let (admin, name) = (context.admin(), &options.subscription);
+    if let Some(limit) = limit {
+        limit.set(&admin).await?;
+        if !taken_up(signals).await {
+            limit.take_away(&admin).await;
+            return Err(Failure::sentence("stopped before anything was moved; nothing was changed"));
+        }
     }
     let seq = match admin.replay(name, options.from).await {
         Ok(seq) => seq,
         Err(error) => {
-            Limit::take_away(limit.as_ref(), &admin).await?;
+            if let Some(limit) = limit {
+                limit.take_away(&admin).await;
+            }
             return Err(error.into());
         }
     };
     let ended = match options.no_watch {
         true => Ok(None),
-        false => watch(&admin, name, &ahead, &signals).await.map(Some),
+        false => watch(&admin, name, ahead, signals).await.map(Some),
     };
-    match &ended {
-        Ok(Some(Ended::Done)) => Limit::take_away(limit.as_ref(), &admin).await?,
-        _ => limit.iter().for_each(Limit::say_that_it_stays),
+    match (limit, &ended) {
+        (Some(limit), Ok(Some(Ended::Done))) => limit.take_away(&admin).await,
+        (Some(limit), _) => limit.say_that_it_stays(),
+        (None, _) => {}
     }
-    answer(context, name, seq, &ahead, ended?.as_ref())
+    answer(context, name, seq, ahead, ended?.as_ref())
 }
 
 /// A worker that does not know the limit yet would deliver thousands before it hears of it. `false`: interrupted.
@@ -179,7 +201,10 @@ async fn watch(admin: &Admin, name: &str, ahead: &Ahead, signals: &Signals) -> R
     let mut progress = Progress::to_stderr();
     let (mut total, mut alone_since) = (ahead.number, None);
     loop {
-        let state = admin.subscription(name).await?;
+        let state = tokio::select! {
+            state = admin.subscription(name) => state?,
+            () = signals.stop.cancelled() => return Ok(Ended::Interrupted),
+        };
         let left = left(&state);
         total = total.max(left);
         progress.show(total - left, total)?;
