@@ -15,6 +15,7 @@ pub(crate) use setup::{CheckOptions, DoctorOptions, InitOptions, MigrateOptions,
 pub(crate) mod values;
 pub(crate) mod subscriptions;
 pub(crate) mod events;
+pub(crate) mod letters;
 pub(crate) mod dead;
 pub(crate) mod operate;
 

@@ -26,6 +26,17 @@ pub enum Error {
     /// No such event, or it was removed by retention.
     #[error("there is no event {0} (it may have been removed by retention)")]
     NoSuchEvent(String),
+    /// The subscription has nothing to do with this event.
+    #[error(
+        "subscription `{subscription}` does not take event {event}: its filter leaves it out, or it began after it; name the \
+         subscription that the consumer listens to"
+    )]
+    NotWanted {
+        /// Which subscription.
+        subscription: String,
+        /// Which event.
+        event: String,
+    },
     /// The lease was lost: somebody else holds the claim now, or already settled it. Nothing was changed.
     #[error("the lease on this claim was lost; another worker holds it now, and nothing was changed")]
     LeaseLost,
@@ -106,7 +117,10 @@ impl Error {
     /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::InvalidEvent(_) | Self::InvalidSetting { .. } | Self::MarkGone(_) => ErrorKind::Invalid,
+            Self::InvalidEvent(_)
+            | Self::InvalidSetting { .. }
+            | Self::NotWanted { .. }
+            | Self::MarkGone(_) => ErrorKind::Invalid,
             Self::NoSuchSubscription(_) | Self::NoSuchEvent(_) => ErrorKind::NotFound,
             Self::LeaseLost => ErrorKind::LeaseLost,
             Self::Schema(_) | Self::ClusterChanged { .. } | Self::Corrupt(_) => ErrorKind::NeedsOperator,

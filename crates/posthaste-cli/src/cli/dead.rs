@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use posthaste::EventId;
 use posthaste::admin::DeliveryQuery;
 
+use super::letters::LettersOptions;
 use super::values;
 use crate::talk::ask::Consent;
 
@@ -14,6 +15,7 @@ pub(crate) enum DeadCommand {
     Retry(RetryOptions),
     Edit(EditOptions),
     Discard(DiscardOptions),
+    Letters(LettersOptions),
 }
 
 /// List dead letters, newest first

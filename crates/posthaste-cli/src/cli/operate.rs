@@ -31,7 +31,7 @@ pub(crate) enum Operate {
     /// List, show, retry, edit and discard dead letters
     #[command(subcommand)]
     #[command(
-        after_help = "Examples:\n  posthaste dead list\n  posthaste dead retry --subscription billing --error timeout\n  posthaste dead retry --help              what a command can do"
+        after_help = "Examples:\n  posthaste dead list\n  posthaste dead retry --subscription billing --error timeout\n  posthaste dead letters                   what consumers gave up on\n  posthaste dead retry --help              what a command can do"
     )]
     Dead(DeadCommand),
     /// See which keys wait behind an event that failed, and let one go on

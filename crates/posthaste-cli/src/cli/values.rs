@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use posthaste::EventId;
 use posthaste::admin::{EventStatus, ReplayFrom, SettingsChange};
+use posthaste::inbox::LetterStatus;
 use uuid::Uuid;
 
 use crate::talk::time::{parse_duration, parse_time};
@@ -39,6 +40,10 @@ pub(crate) fn place(text: &str) -> Result<ReplayFrom, String> {
 
 pub(crate) fn status(text: &str) -> Result<EventStatus, String> {
     EventStatus::parse(text).ok_or_else(|| "give pending, processing, delivered or dead".to_owned())
+}
+
+pub(crate) fn letter_status(text: &str) -> Result<LetterStatus, String> {
+    LetterStatus::parse(text).ok_or_else(|| "give open, discarded or resent".to_owned())
 }
 
 pub(crate) fn limit(text: &str) -> Result<u32, String> {

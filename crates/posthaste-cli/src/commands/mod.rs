@@ -8,7 +8,7 @@ pub(crate) mod migrate;
 pub(crate) mod relay;
 pub(crate) mod version;
 
-// The operator's: each speaks to `Admin`, and to nothing else.
+// The operator's: each speaks to `Admin`, and to nothing else; only `dead letters` also opens the inbox of consumers.
 mod completions;
 mod dead;
 mod events;

@@ -3,6 +3,7 @@
 use posthaste::Admin;
 
 use crate::cli::GlobalOptions;
+use crate::cli::dead::DeadCommand;
 use crate::cli::operate::Operate;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -12,6 +13,10 @@ use super::{completions, dead, events, keys, replay, retain, status, subscriptio
 pub(crate) async fn run(command: Operate, global: &GlobalOptions) -> Result<(), Failure> {
     if let Operate::Completions(options) = &command {
         return completions::run(options);
+    }
+    // The log may be away when letters are looked at: it is opened only to send one again.
+    if let Operate::Dead(DeadCommand::Letters(options)) = &command {
+        return dead::letters::run(global, options).await;
     }
     let context = Context::open(global).await?;
     match command {

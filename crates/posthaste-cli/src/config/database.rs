@@ -14,6 +14,8 @@ pub(crate) struct DatabaseConfig {
     pub(crate) address: Address,
     pub(crate) schema: SchemaName,
     pub(crate) connections: u32,
+    /// Where its URL is written, for those who must correct it.
+    pub(crate) setting: &'static str,
 }
 
 /// Which kind, and where.
@@ -31,7 +33,7 @@ impl DatabaseConfig {
         let schema = schema(section, address.as_ref());
         let connections = section.number("connections", 2..=1000).unwrap_or(10);
         section.finish();
-        Some(Self { address: address?, schema, connections })
+        Some(Self { address: address?, schema, connections, setting: "database.url" })
     }
 
     /// Where it is, without a password.
@@ -43,7 +45,7 @@ impl DatabaseConfig {
     }
 }
 
-fn address(section: &Section<'_>, origins: &Origins) -> Option<Address> {
+pub(super) fn address(section: &Section<'_>, origins: &Origins) -> Option<Address> {
     if !section.has("url") {
         let sentence = "is missing; write for example url = \"postgres://localhost/shop\" or url = \
                         \"sqlite:shop.db\", or set DATABASE_URL, or give --database";
@@ -103,14 +105,15 @@ fn sqlite(section: &Section<'_>, url: &str, origins: &Origins) -> Option<Address
 }
 
 fn schema(section: &Section<'_>, address: Option<&Address>) -> SchemaName {
-    let Some(name) = section.text("schema") else { return SchemaName::default() };
+    schema_if_said(section, address).unwrap_or_default()
+}
+
+pub(super) fn schema_if_said(section: &Section<'_>, address: Option<&Address>) -> Option<SchemaName> {
+    let name = section.text("schema")?;
     if matches!(address, Some(Address::Sqlite(_))) {
         section.problem("schema", "SQLite has no schemas; leave it out");
     }
-    SchemaName::parse(&name).unwrap_or_else(|error| {
-        section.problem("schema", without_prefix(&error));
-        SchemaName::default()
-    })
+    SchemaName::parse(&name).map_err(|error| section.problem("schema", without_prefix(&error))).ok()
 }
 
 /// The engine's errors begin with the setting's name, which the path says already.

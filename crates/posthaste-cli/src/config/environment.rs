@@ -14,7 +14,7 @@ const PREFIX: &str = "POSTHASTE_";
 const TESTS: &str = "POSTHASTE_TEST_";
 
 /// The tables there are; a variable names one of them first.
-const TABLES: [&str; 5] = ["database", "defaults", "registry", "relay", "subscriptions"];
+const TABLES: [&str; 6] = ["database", "defaults", "inbox", "registry", "relay", "subscriptions"];
 
 /// Lays all variables over the table and remembers which came from where.
 pub(super) fn lay_over(

@@ -15,12 +15,14 @@ mod environment;
 mod written;
 mod url;
 mod database;
+mod inbox;
 mod relay;
 mod policy;
 mod sink;
 mod subscription;
 
 pub(crate) use database::{Address, DatabaseConfig};
+pub(crate) use inbox::{INBOX, InboxConfig};
 pub(crate) use relay::{Listen, LogForm, RelayConfig, USUAL_LOG_FILTER};
 pub(crate) use subscription::SubscriptionConfig;
 pub(crate) use url::{is_remote, says_ssl_mode};
@@ -69,6 +71,22 @@ pub(crate) fn load_database(sources: &Sources) -> Result<DatabaseConfig, Failure
     checked.filter(|_| problems.is_empty()).ok_or_else(|| written.mistakes(problems).into())
 }
 
+/// Reads and checks only where the letters of consumers are: beside the log, unless something says otherwise.
+pub(crate) fn load_inbox(sources: &Sources) -> Result<InboxConfig, Failure> {
+    let problems = Problems::default();
+    let written = sources.read(&problems)?;
+    let empty = Map::new();
+    let fields =
+        |name: &str| written.table.get(name).and_then(serde_json::Value::as_object).unwrap_or(&empty);
+    let section = |name: &str| Section::new(name, fields(name), &problems, &written.surroundings);
+    let inbox = section("inbox");
+    let log = || DatabaseConfig::check(&section("database"), &written.origins);
+    let checked = InboxConfig::check(&inbox, &written.origins, log);
+    let ours = |problem: &Problem| ["database", "inbox"].iter().any(|name| problem.path.starts_with(name));
+    let problems: Vec<Problem> = problems.into_vec().into_iter().filter(ours).collect();
+    checked.filter(|_| problems.is_empty()).ok_or_else(|| written.mistakes(problems).into())
+}
+
 impl Config {
     /// Everything that is wrong, or a configuration.
     pub(crate) fn load(sources: &Sources) -> Result<Self, Mistakes> {
@@ -90,6 +108,9 @@ impl Config {
         };
         let database =
             table("database").and_then(|section| DatabaseConfig::check(&section, &written.origins));
+        if let (Some(section), Some(database)) = (root.section("inbox"), &database) {
+            InboxConfig::check(&section, &written.origins, || Some(database.clone()));
+        }
         let relay = table("relay").map(|section| RelayConfig::check(&section));
         let usual = table("defaults").map(|section| defaults(&section)).unwrap_or_default();
         let registry = root.section("registry").map(|section| registry::validate(&section));

@@ -150,7 +150,7 @@ fn postgres_options(url: &str) -> Result<PgConnectOptions, Failure> {
 /// A misspelt path must not become an empty database.
 async fn open_file(path: &Path, pool: &SqlitePool, config: &DatabaseConfig) -> Result<(), Refusal> {
     if !path.exists() {
-        return Err(Refusal::no_file(path));
+        return Err(Refusal::no_file(path, config));
     }
     pool.acquire().await.map(drop).map_err(|error| Refusal::of(&error, config))
 }

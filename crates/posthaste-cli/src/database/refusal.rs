@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
-use crate::config::{Address, DatabaseConfig};
+use crate::config::{Address, DatabaseConfig, INBOX};
 use crate::failure::{Code, Failure, is_certificate};
 
 /// A database that could not be used.
@@ -43,47 +43,51 @@ impl Refusal {
     }
 
     pub(super) fn url(config: &DatabaseConfig) -> Self {
-        Self::new(Code::Configuration, format!("database.url: {} is not a usable URL", config.shown()))
+        Self::new(Code::Configuration, format!("{}: {} is not a usable URL", config.setting, config.shown()))
     }
 
     pub(super) fn late(config: &DatabaseConfig, limit: Duration) -> Self {
         let remedy = match config.address {
-            Address::Postgres(_) => {
-                "check host and port in database.url, firewalls, and who holds locks on Posthaste's tables"
-            }
-            Address::Sqlite(_) => "another program may hold its lock: let it commit or end",
+            Address::Postgres(_) => format!(
+                "check host and port in {}, firewalls, and who holds locks on Posthaste's tables",
+                config.setting
+            ),
+            Address::Sqlite(_) => "another program may hold its lock: let it commit or end".to_owned(),
         };
         let sentence =
             format!("the database {} did not answer within {} s; {remedy}", config.shown(), limit.as_secs());
         Self::new(Code::Unavailable, sentence)
     }
 
-    pub(super) fn no_file(path: &Path) -> Self {
-        let sentence = format!(
-            "there is no database {}; check database.url, or create it with `posthaste migrate`",
-            path.display()
-        );
+    pub(super) fn no_file(path: &Path, config: &DatabaseConfig) -> Self {
+        let (path, setting) = (path.display(), config.setting);
+        let sentence = match setting {
+            INBOX => format!("there is no database {path}; check {setting}"),
+            _ => {
+                format!("there is no database {path}; check {setting}, or create it with `posthaste migrate`")
+            }
+        };
         Self::new(Code::Configuration, sentence)
     }
 
     /// Puts the driver's error into words.
     pub(crate) fn of(error: &sqlx::Error, config: &DatabaseConfig) -> Self {
-        let shown = config.shown();
+        let (shown, setting) = (config.shown(), config.setting);
         let sentence = match error {
             sqlx::Error::Database(error) => by_code(error.as_ref(), config),
-            sqlx::Error::Io(error) if is_certificate(&error.to_string()) => certificate(error),
+            sqlx::Error::Io(error) if is_certificate(&error.to_string()) => certificate(error, setting),
             sqlx::Error::Io(error) => format!(
                 "the database {shown} cannot be reached: {error}; is it running, and are host and port right?"
             ),
             sqlx::Error::Tls(error) if error.to_string().contains("does not support") => format!(
-                "{shown} offers no encryption; to connect without it, add sslmode=disable to database.url"
+                "{shown} offers no encryption; to connect without it, add sslmode=disable to {setting}"
             ),
-            sqlx::Error::Tls(error) => certificate(error),
+            sqlx::Error::Tls(error) => certificate(error, setting),
             sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
                 format!("the database {shown} gives no connection: {error}")
             }
             sqlx::Error::Protocol(_) => {
-                format!("{shown} does not speak PostgreSQL: {error}; check host and port in database.url")
+                format!("{shown} does not speak PostgreSQL: {error}; check host and port in {setting}")
             }
             other => format!("the database {shown} refused: {other}"),
         };
@@ -91,33 +95,34 @@ impl Refusal {
     }
 }
 
-fn certificate(error: &dyn std::fmt::Display) -> String {
+fn certificate(error: &dyn std::fmt::Display, setting: &str) -> String {
     let said = error.to_string();
     let remedy = match said.contains("not valid for name") {
-        true => "connect by a name that is in it, or, to verify only who signed it, write sslmode=verify-ca",
-        false => {
-            "name the authority that signed it with sslrootcert=/path/to/ca.pem in database.url, or, to encrypt \
+        true => "connect by a name that is in it, or, to verify only who signed it, write sslmode=verify-ca"
+            .to_owned(),
+        false => format!(
+            "name the authority that signed it with sslrootcert=/path/to/ca.pem in {setting}, or, to encrypt \
              without verifying, write sslmode=require"
-        }
+        ),
     };
     format!("the server's certificate was not accepted: {said}; {remedy}")
 }
 
 fn by_code(error: &dyn sqlx::error::DatabaseError, config: &DatabaseConfig) -> String {
     let (code, shown, said) = (error.code().unwrap_or_default(), config.shown(), error.message());
-    let (role, database) = who_and_where(config);
+    let ((role, database), setting) = (who_and_where(config), config.setting);
     match code.as_ref() {
         "28P01" | "28000" => {
-            format!("{shown} does not let role `{role}` in: {said}; check user and password in database.url")
+            format!("{shown} does not let role `{role}` in: {said}; check user and password in {setting}")
         }
         "42501" => {
             format!("role `{role}` may not do this: {said}; grant it, or connect as the owner of the schema")
         }
         "3D000" => {
-            format!("there is no database `{database}` on this server; create it, or correct database.url")
+            format!("there is no database `{database}` on this server; create it, or correct {setting}")
         }
-        "25006" => format!("{shown} takes no writes: {said}; name the primary in database.url"),
-        "26" => format!("{shown} is not a SQLite database; check database.url"),
+        "25006" => format!("{shown} takes no writes: {said}; name the primary in {setting}"),
+        "26" => format!("{shown} is not a SQLite database; check {setting}"),
         "14" => format!("{shown} cannot be opened; check its folder and its permissions"),
         "8" | "1032" => format!("{shown} cannot be written; check the file's permissions"),
         code if Code::said(code) == Code::Unavailable => {

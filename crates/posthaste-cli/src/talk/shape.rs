@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use posthaste::admin::{Count, EventState, SubscriptionState};
+use posthaste::inbox::DeadLetter;
 use posthaste::{Attempt, Event, Settings};
 use serde_json::{Value, json};
 
@@ -55,6 +56,29 @@ pub(crate) fn event(event: &Event, more: Value) -> String {
         fields.extend(more);
     }
     let text = fields.to_string();
+    format!("{},\"payload\":{payload}}}", &text[..text.len() - 1])
+}
+
+/// A consumer's dead letter with its body last. Headers are pairs: names may come twice, and their order is kept.
+pub(crate) fn letter(dead: &DeadLetter) -> String {
+    let (payload, encoding) = json_value(&dead.letter.payload);
+    let text = json!({
+        "number": dead.number,
+        "consumer": dead.consumer,
+        "event_id": dead.letter.event_id,
+        "topic": dead.letter.topic,
+        "key": dead.letter.key,
+        "content_type": dead.letter.content_type,
+        "headers": dead.letter.headers,
+        "reason": dead.letter.reason,
+        "attempts": dead.letter.attempts,
+        "times": dead.times,
+        "status": dead.status.as_str(),
+        "given_up_at": stamp(dead.given_up_at),
+        "decided_at": time(dead.decided_at),
+        "payload_encoding": encoding,
+    })
+    .to_string();
     format!("{},\"payload\":{payload}}}", &text[..text.len() - 1])
 }
 

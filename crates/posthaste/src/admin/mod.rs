@@ -12,8 +12,8 @@ use crate::store::admin::{AdminStore, Override, Verb};
 
 pub use crate::store::admin::{
     BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found,
-    HeldBack, LaneState, Operation, Reading, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport,
-    SettingsChange, SubscriptionState,
+    HeldBack, LaneState, Operation, Reading, RebaseReport, Redelivery, ReplayFrom, RetentionPolicy,
+    RetentionReport, SettingsChange, SubscriptionState,
 };
 
 /// How far counts go before they say "more than".
@@ -145,6 +145,17 @@ impl Admin {
         }
         let query = DeliveryQuery::event(subscription, id);
         self.apply(&Verb::Retry { payload: Some(payload) }, &query).await
+    }
+
+    /// Delivers one event once more to one subscription, whatever became of it: from its first step on, with all attempts
+    /// before it, and in the order of its key. One that was not delivered yet comes anyway. Safe to repeat.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchEvent`] if retention has removed it; [`Error::NotWanted`] if the subscription leaves it out.
+    pub async fn redeliver(&self, subscription: &str, id: EventId) -> Result<Redelivery> {
+        let redelivery = self.store().redeliver(subscription, id, &self.who).await?;
+        self.posthaste.wake();
+        Ok(redelivery)
     }
 
     /// Takes deliveries out of the way as if they were done, so that their keys go on. Returns how many.

@@ -199,6 +199,19 @@ impl LetterStatus {
     }
 }
 
+/// Whether the next copy of a letter's event has its effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LetIn {
+    /// Yes: the mark is forgotten.
+    Forgotten,
+    /// There is no mark beside the letter: it was forgotten before, or was removed in time, or the consumer guards with
+    /// Redis.
+    NoMark,
+    /// No: the consumer has done the event since it gave up.
+    Done,
+}
+
 /// Which letters to list. The default is the newest 50 of all consumers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "postgres")]
 use crate::id::SchemaName;
 
-use super::letter::{DeadLetter, LetterFilter, LetterStatus};
+use super::letter::{DeadLetter, LetIn, LetterFilter, LetterStatus};
 #[cfg(feature = "postgres")]
 use super::postgres::PgTables;
 #[cfg(feature = "sqlite")]
@@ -80,6 +80,22 @@ impl DeadLetters {
     /// `false`: there is no such letter, or somebody has decided already.
     pub async fn discard(&self, number: i64) -> Result<bool> {
         each!(self, tables => tables.discard(number).await)
+    }
+
+    /// Lets the event of a letter in again and notes nothing yet: the first of the three steps of sending it again, and safe
+    /// to repeat. Only the mark that giving up left is forgotten, so that an event which the consumer has done since is not
+    /// done again.
+    ///
+    /// Then send the event, then say [`note_resent`](Self::note_resent). Whoever dies in between leaves an open letter, and
+    /// begins again.
+    pub async fn let_in(&self, letter: &DeadLetter) -> Result<LetIn> {
+        each!(self, tables => tables.let_in(letter).await)
+    }
+
+    /// Notes that a letter was sent again. `false`: it is gone, or its consumer has given up again since `letter` was read;
+    /// then it stays open.
+    pub async fn note_resent(&self, letter: &DeadLetter) -> Result<bool> {
+        each!(self, tables => tables.note_resent(letter).await)
     }
 
     /// Lets the event of a letter in again, and notes that it was sent again. Call it before you send the copy: the other

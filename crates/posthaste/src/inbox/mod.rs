@@ -30,7 +30,7 @@ mod sqlite;
 mod letters;
 
 pub use event_id::{Source, event_id_in, event_id_of};
-pub use letter::{DeadLetter, Letter, LetterFilter, LetterStatus};
+pub use letter::{DeadLetter, LetIn, Letter, LetterFilter, LetterStatus};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use letters::DeadLetters;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

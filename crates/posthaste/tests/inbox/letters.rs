@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use posthaste::inbox::{DeadLetter, DeadLetters, Letter, LetterFilter, LetterStatus, Once, PostgresInbox};
+use posthaste::inbox::{
+    DeadLetter, DeadLetters, LetIn, Letter, LetterFilter, LetterStatus, Once, PostgresInbox,
+};
 use posthaste::{ErrorKind, Subscription};
 use posthaste_testkit::{TestDatabase, servers};
 use sqlx::Executor;
@@ -138,6 +140,39 @@ async fn giving_up_twice_keeps_one_letter_with_the_newer_reason() {
         assert_eq!(kept.decided_at, None);
         let other = post.given("shipping", Letter::new("e-1", "x", "another consumer's")).await;
         assert_ne!(other, number);
+    }
+}
+
+#[tokio::test]
+async fn sending_again_can_be_repeated_until_it_is_done_and_is_done_once() {
+    for post in posts().await {
+        let number = post.given("billing", Letter::new("e-1", "x", "why")).await;
+        let read = async || post.letters.get(number).await.unwrap().unwrap();
+        let first = read().await;
+        assert_eq!(post.letters.let_in(&first).await.unwrap(), LetIn::Forgotten);
+        assert_eq!(post.letters.let_in(&first).await.unwrap(), LetIn::NoMark);
+        assert_eq!(read().await.status, LetterStatus::Open, "whoever dies here finds it again");
+        assert_eq!(post.bench.once("billing", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
+        assert_eq!(post.letters.let_in(&first).await.unwrap(), LetIn::Done);
+        assert_eq!(post.bench.once("billing", "e-1", Act::Panic).await.unwrap(), Once::Duplicate);
+        assert!(post.letters.note_resent(&first).await.unwrap());
+        assert_eq!(read().await.status, LetterStatus::Resent);
+        assert_eq!(post.bench.effects("billing", "e-1").await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_letter_that_was_given_up_again_meanwhile_stays_open() {
+    for post in posts().await {
+        let number = post.given("billing", Letter::new("e-1", "x", "why")).await;
+        let first = post.letters.get(number).await.unwrap().unwrap();
+        assert_eq!(post.letters.let_in(&first).await.unwrap(), LetIn::Forgotten);
+        assert_eq!(post.given("billing", Letter::new("e-1", "x", "still")).await, number);
+        assert!(!post.letters.note_resent(&first).await.unwrap());
+        let second = post.letters.get(number).await.unwrap().unwrap();
+        assert_eq!((second.status, second.times), (LetterStatus::Open, 2));
+        assert_eq!(post.letters.let_in(&second).await.unwrap(), LetIn::Forgotten, "its own mark");
+        assert!(post.letters.note_resent(&second).await.unwrap());
     }
 }
 

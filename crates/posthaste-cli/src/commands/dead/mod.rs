@@ -15,6 +15,7 @@ use super::events::{body, show};
 
 mod act;
 mod list;
+pub(crate) mod letters;
 
 use act::Deed;
 
@@ -25,6 +26,8 @@ pub(crate) async fn run(context: &Context, command: DeadCommand) -> Result<(), F
         DeadCommand::Retry(options) => act::run(context, Deed::Retry, &options.choice).await,
         DeadCommand::Discard(options) => act::run(context, Deed::Discard, &options.choice).await,
         DeadCommand::Edit(options) => edit(context, &options).await,
+        // Opens its database by itself.
+        DeadCommand::Letters(_) => Ok(()),
     }
 }
 

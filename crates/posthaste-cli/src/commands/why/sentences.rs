@@ -72,6 +72,7 @@ fn delivered(facts: &Facts<'_>) -> String {
     }
     let again = match facts.deed.map(|deed| deed.verb.as_str()) {
         Some("retry" | "edit and retry") => ", after a person had it tried again",
+        Some("redeliver") => ", after a person had it sent again",
         _ => "",
     };
     match facts.reading {

@@ -4,7 +4,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::error::{Error, Result};
-use crate::inbox::letter::{DeadLetter, Letter, LetterFilter, LetterStatus, storable};
+use crate::inbox::letter::{DeadLetter, LetIn, Letter, LetterFilter, LetterStatus, storable};
 use crate::inbox::letters::{headers_of, headers_text, status_of};
 
 use super::PgTables;
@@ -54,6 +54,27 @@ impl PgTables {
     pub(in crate::inbox) async fn discard(&self, number: i64) -> Result<bool> {
         let done = sqlx::query(self.sql.discard_letter.clone()).bind(number).execute(&self.pool).await;
         Ok(done.map_err(Error::database("discard a dead letter"))?.rows_affected() == 1)
+    }
+
+    pub(in crate::inbox) async fn let_in(&self, letter: &DeadLetter) -> Result<LetIn> {
+        let doing = "let a dead letter in again";
+        let forget = sqlx::query(self.sql.let_in.clone()).bind(letter.number).execute(&self.pool).await;
+        if forget.map_err(Error::database(doing))?.rows_affected() == 1 {
+            return Ok(LetIn::Forgotten);
+        }
+        let marked = sqlx::query_scalar(self.sql.is_marked.clone())
+            .bind(&letter.consumer)
+            .bind(&letter.letter.event_id)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Error::database(doing))?;
+        Ok(if marked { LetIn::Done } else { LetIn::NoMark })
+    }
+
+    pub(in crate::inbox) async fn note_resent(&self, letter: &DeadLetter) -> Result<bool> {
+        let statement = sqlx::query(self.sql.note_resent.clone()).bind(letter.number);
+        let noted = statement.bind(i64::from(letter.times)).execute(&self.pool).await;
+        Ok(noted.map_err(Error::database("note that a letter was sent again"))?.rows_affected() == 1)
     }
 
     pub(in crate::inbox) async fn resent(&self, number: i64) -> Result<bool> {

@@ -37,6 +37,8 @@ catalogue! {
     get_letter = "get_letter.sql",
     discard_letter = "discard_letter.sql",
     resent_letter = "resent_letter.sql",
+    let_in = "let_in.sql",
+    note_resent = "note_resent.sql",
 }
 
 fn fill(text: &str, schema: &SchemaName) -> SqlStr {

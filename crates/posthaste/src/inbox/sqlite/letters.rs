@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use crate::error::{Error, Result};
-use crate::inbox::letter::{DeadLetter, Letter, LetterFilter, LetterStatus, storable};
+use crate::inbox::letter::{DeadLetter, LetIn, Letter, LetterFilter, LetterStatus, storable};
 use crate::inbox::letters::{headers_of, headers_text, status_of};
 
 use super::SqliteTables;
@@ -56,6 +56,27 @@ impl SqliteTables {
     pub(in crate::inbox) async fn discard(&self, number: i64) -> Result<bool> {
         let done = sqlx::query(SQL.discard_letter.clone()).bind(number).execute(&self.pool).await;
         Ok(done.map_err(Error::database("discard a dead letter"))?.rows_affected() == 1)
+    }
+
+    pub(in crate::inbox) async fn let_in(&self, letter: &DeadLetter) -> Result<LetIn> {
+        let doing = "let a dead letter in again";
+        let forget = sqlx::query(SQL.let_in.clone()).bind(letter.number).execute(&self.pool).await;
+        if forget.map_err(Error::database(doing))?.rows_affected() == 1 {
+            return Ok(LetIn::Forgotten);
+        }
+        let marked = sqlx::query_scalar(SQL.is_marked.clone())
+            .bind(&letter.consumer)
+            .bind(&letter.letter.event_id)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Error::database(doing))?;
+        Ok(if marked { LetIn::Done } else { LetIn::NoMark })
+    }
+
+    pub(in crate::inbox) async fn note_resent(&self, letter: &DeadLetter) -> Result<bool> {
+        let statement = sqlx::query(SQL.note_resent.clone()).bind(letter.number);
+        let noted = statement.bind(i64::from(letter.times)).execute(&self.pool).await;
+        Ok(noted.map_err(Error::database("note that a letter was sent again"))?.rows_affected() == 1)
     }
 
     pub(in crate::inbox) async fn resent(&self, number: i64) -> Result<bool> {

@@ -40,6 +40,8 @@ catalogue! {
     get_letter = "get_letter.sql",
     discard_letter = "discard_letter.sql",
     resent_letter = "resent_letter.sql",
+    let_in = "let_in.sql",
+    note_resent = "note_resent.sql",
 }
 
 /// No name is ever filled in, so one copy serves every database.

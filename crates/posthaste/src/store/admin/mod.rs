@@ -12,12 +12,15 @@ use crate::event::Event;
 use crate::id::EventId;
 
 mod events;
+mod redelivery;
 mod state;
 mod upkeep;
 
 pub use events::{
     BlockedKey, DeliveryQuery, EventDetail, EventPage, EventQuery, EventState, EventStatus, Found, Reading,
 };
+pub use redelivery::Redelivery;
+pub(crate) use redelivery::{Existing, Way, way_without_delivery};
 pub use state::{Count, LaneState, SettingsChange, SubscriptionState};
 pub(crate) use state::{Override, overridden};
 pub use upkeep::{HeldBack, Operation, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport};
@@ -27,6 +30,8 @@ pub use upkeep::{HeldBack, Operation, RebaseReport, ReplayFrom, RetentionPolicy,
 pub(crate) enum Verb {
     /// Pending again, with no attempt counted; with another body if one is given.
     Retry { payload: Option<Vec<u8>> },
+    /// Pending again, from its first step on: it goes out once more as a whole.
+    Redeliver,
     /// Out of the way, counted as done.
     Skip,
     /// Given up for good: dead letters only.
@@ -39,6 +44,7 @@ impl Verb {
         match self {
             Self::Retry { payload: None } => "retry",
             Self::Retry { payload: Some(_) } => "edit and retry",
+            Self::Redeliver => "redeliver",
             Self::Skip => "skip",
             Self::Discard => "discard",
         }
@@ -67,6 +73,8 @@ pub(crate) trait AdminStore: Debug + Send + Sync {
     async fn count_deliveries(&self, query: &DeliveryQuery, limit: u32) -> Result<Count>;
     /// Applies a verb to the deliveries that match; returns how many it changed.
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64>;
+    /// Delivers one event once more to one subscription.
+    async fn redeliver(&self, subscription: &str, id: EventId, who: &str) -> Result<Redelivery>;
     /// Lets a key go on although its head is dead; returns how many dead letters no longer hold it.
     async fn release_key(&self, subscription: &str, key: &str, who: &str) -> Result<u64>;
 

@@ -9,7 +9,7 @@ use crate::id::EventId;
 use crate::lease::Reader;
 use crate::store::admin::{
     AdminStore, BlockedKey, Count, DeliveryQuery, EventDetail, EventPage, EventQuery, Operation, Override,
-    Reading, RebaseReport, ReplayFrom, RetentionPolicy, RetentionReport, SubscriptionState, Verb,
+    Reading, RebaseReport, Redelivery, ReplayFrom, RetentionPolicy, RetentionReport, SubscriptionState, Verb,
 };
 
 use super::PgStore;
@@ -19,6 +19,7 @@ mod state;
 mod search;
 mod questions;
 mod verbs;
+mod redeliver;
 mod subscriptions;
 mod replay;
 mod retain;
@@ -59,6 +60,10 @@ impl AdminStore for PgStore {
 
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64> {
         self.apply_verb(verb, query, who).await
+    }
+
+    async fn redeliver(&self, subscription: &str, id: EventId, who: &str) -> Result<Redelivery> {
+        self.deliver_again(subscription, id, who).await
     }
 
     async fn release_key(&self, subscription: &str, key: &str, who: &str) -> Result<u64> {

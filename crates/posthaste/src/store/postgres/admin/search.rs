@@ -139,7 +139,7 @@ impl PgStore {
     }
 }
 
-fn state_of(row: &PgRow) -> Result<EventState> {
+pub(super) fn state_of(row: &PgRow) -> Result<EventState> {
     let word: String = row.get("status");
     let history: Option<sqlx::types::Json<Vec<Attempt>>> =
         row.try_get("history").map_err(Error::database("read a delivery's history"))?;

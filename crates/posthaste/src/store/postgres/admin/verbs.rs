@@ -69,7 +69,7 @@ impl PgStore {
     }
 
     /// Changes locked rows and leaves a line about each; returns how many.
-    async fn change(
+    pub(super) async fn change(
         &self,
         tx: &mut PgConnection,
         verb: &Verb,
@@ -78,13 +78,15 @@ impl PgStore {
         who: &str,
     ) -> Result<u64> {
         let query = match verb {
-            Verb::Retry { .. } => sqlx::query(self.sql.admin_revive_deliveries.clone()),
+            Verb::Retry { .. } | Verb::Redeliver => sqlx::query(self.sql.admin_revive_deliveries.clone()),
             Verb::Skip | Verb::Discard => sqlx::query(self.sql.admin_remove_deliveries.clone()),
         };
-        let mut query = query.bind(reader.id).bind(seqs).bind(who).bind(verb.as_str());
-        if let Verb::Retry { payload } = verb {
-            query = query.bind(payload).bind(reader.keyed());
-        }
+        let query = query.bind(reader.id).bind(seqs).bind(who).bind(verb.as_str());
+        let query = match verb {
+            Verb::Retry { payload } => query.bind(payload).bind(reader.keyed()).bind(payload.is_some()),
+            Verb::Redeliver => query.bind(None::<Vec<u8>>).bind(reader.keyed()).bind(true),
+            Verb::Skip | Verb::Discard => query,
+        };
         let done = query.execute(tx).await.map_err(Error::database(DOING))?;
         Ok(done.rows_affected())
     }

@@ -163,7 +163,7 @@ async fn matches(conn: &mut SqliteConnection, query: &EventQuery, span: &Span) -
     rows.iter().map(found).collect()
 }
 
-fn state_of(row: &SqliteRow) -> Result<EventState> {
+pub(super) fn state_of(row: &SqliteRow) -> Result<EventState> {
     let doing = Error::database("read a delivery");
     let word: String = row.get("status");
     let status =

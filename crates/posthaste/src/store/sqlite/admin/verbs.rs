@@ -109,7 +109,7 @@ async fn matching(
     })
 }
 
-async fn change(
+pub(super) async fn change(
     tx: &mut SqliteConnection,
     verb: &Verb,
     reader: &Reader,
@@ -117,12 +117,14 @@ async fn change(
     who: &str,
 ) -> Result<()> {
     let query = match verb {
-        Verb::Retry { .. } => sqlx::query(SQL.admin_revive_deliveries.clone()),
+        Verb::Retry { .. } | Verb::Redeliver => sqlx::query(SQL.admin_revive_deliveries.clone()),
         Verb::Skip | Verb::Discard => sqlx::query(SQL.admin_remove_deliveries.clone()),
     };
-    let mut query = query.bind(reader.id).bind(json(&seqs)?);
-    if let Verb::Retry { payload } = verb {
-        query = query.bind(who).bind(payload).bind(reader.keyed());
-    }
+    let query = query.bind(reader.id).bind(json(&seqs)?);
+    let query = match verb {
+        Verb::Retry { payload } => query.bind(who).bind(payload).bind(reader.keyed()).bind(payload.is_some()),
+        Verb::Redeliver => query.bind(who).bind(None::<Vec<u8>>).bind(reader.keyed()).bind(true),
+        Verb::Skip | Verb::Discard => query,
+    };
     query.execute(tx).await.map(|_| ()).map_err(Error::database(DOING))
 }
