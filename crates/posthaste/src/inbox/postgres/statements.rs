@@ -36,7 +36,9 @@ catalogue! {
     list_letters = "list_letters.sql",
     get_letter = "get_letter.sql",
     discard_letter = "discard_letter.sql",
+    lock_letter = "lock_letter.sql",
     resent_letter = "resent_letter.sql",
+    holds_letter = "holds_letter.sql",
 }
 
 fn fill(text: &str, schema: &SchemaName) -> SqlStr {

@@ -39,7 +39,9 @@ catalogue! {
     list_letters = "list_letters.sql",
     get_letter = "get_letter.sql",
     discard_letter = "discard_letter.sql",
+    lock_letter = "lock_letter.sql",
     resent_letter = "resent_letter.sql",
+    holds_letter = "holds_letter.sql",
 }
 
 /// No name is ever filled in, so one copy serves every database.
