@@ -16,7 +16,15 @@ pub struct Gate {
     port: u16,
     server: SocketAddr,
     listening: Mutex<Option<Listening>>,
-    silent: watch::Sender<bool>,
+    silence: watch::Sender<Silence>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Silence {
+    /// Nothing comes through anywhere.
+    all: bool,
+    /// Connections with a lower number are abandoned.
+    abandoned: u64,
 }
 
 #[derive(Debug)]
@@ -32,7 +40,7 @@ impl Gate {
         let listener = listen(0);
         let port = listener.local_addr().expect("an address").port();
         let server = (Ipv4Addr::LOCALHOST, server_port).into();
-        let gate = Self { port, server, listening: Mutex::new(None), silent: watch::Sender::new(false) };
+        let gate = Self { port, server, listening: Mutex::new(None), silence: watch::Sender::default() };
         *gate.listening.lock().await = Some(gate.accept(listener));
         Arc::new(gate)
     }
@@ -63,20 +71,26 @@ impl Gate {
     /// Connections stay and new ones are accepted, but nothing comes through any more: a server that hangs, or a network
     /// that swallows everything.
     pub fn fall_silent(&self) {
-        self.silent.send_replace(true);
+        self.silence.send_modify(|silence| silence.all = true);
     }
 
     /// What was held back comes through, and everything after it.
     pub fn speak_again(&self) {
-        self.silent.send_replace(false);
+        self.silence.send_modify(|silence| silence.all = false);
+    }
+
+    /// Nothing comes through the connections of this moment any more, for ever, and nobody is told; new ones are served. As a
+    /// firewall does that forgot them.
+    pub fn abandon_connections(&self) {
+        self.silence.send_modify(|silence| silence.abandoned += 1);
     }
 
     fn accept(&self, listener: TcpListener) -> Listening {
         let (open, watching) = watch::channel(());
-        let (server, silent) = (self.server, self.silent.subscribe());
+        let (server, silence) = (self.server, self.silence.subscribe());
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass_on(client, server, watching.clone(), silent.clone()));
+                tokio::spawn(pass_on(client, server, watching.clone(), silence.clone()));
             }
         });
         Listening { accepting, open }
@@ -95,12 +109,16 @@ async fn pass_on(
     mut client: TcpStream,
     server: SocketAddr,
     mut open: watch::Receiver<()>,
-    silent: watch::Receiver<bool>,
+    silence: watch::Receiver<Silence>,
 ) {
+    let born = silence.borrow().abandoned;
     let Ok(mut server) = TcpStream::connect(server).await else { return };
     let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
     let both = async {
-        tokio::try_join!(pour(from_client, to_server, silent.clone()), pour(from_server, to_client, silent))
+        tokio::try_join!(
+            pour(from_client, to_server, silence.clone(), born),
+            pour(from_server, to_client, silence, born)
+        )
     };
     tokio::select! {
         _ = both => {}
@@ -112,13 +130,14 @@ async fn pass_on(
 async fn pour(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    mut silent: watch::Receiver<bool>,
+    mut silence: watch::Receiver<Silence>,
+    born: u64,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut buffer).await?;
         // The gate may be gone, with which it does not fall silent.
-        drop(silent.wait_for(|silent| !silent).await);
+        drop(silence.wait_for(|silence| !silence.all && silence.abandoned == born).await);
         match read {
             0 => return to.shutdown().await,
             _ => to.write_all(&buffer[..read]).await?,

@@ -80,10 +80,12 @@ pub enum Error {
         /// What the server or the connection said.
         source: redis::RedisError,
     },
-    /// The effect ended the transaction it was handed, and the mark of its event with it. Nothing is done.
+    /// The transaction that the effect was handed has ended before its time, and the mark of its event went with it. In
+    /// SQLite that may be the database's doing: `INSERT OR ROLLBACK`, `RAISE(ROLLBACK)`, a full disk. What the effect wrote
+    /// before is gone, what it wrote after that may stand.
     #[error(
-        "event `{0}` is not done: its effect rolled back the transaction it was handed, and the mark with it; return an \
-         error instead, and let the inbox roll back"
+        "event `{0}` is not done: the transaction of its effect was rolled back inside the effect, and the mark with it; what \
+         it wrote after that may stand. Let the effect return every error of the database, and never end the transaction"
     )]
     MarkGone(String),
     /// Stored data cannot be read back: it was changed by hand or written by a newer version.

@@ -41,7 +41,7 @@ def say(case, event=None, **more):
     print(json.dumps({"case": case, **answer, **more}))
 
 
-with psycopg.connect(sys.argv[1]) as connection:
+with psycopg.connect(sys.argv[1], autocommit=True) as connection:
     say("commit", place_order(connection, "o-1", 12))
     with connection.transaction():
         say("again", enqueue_placed(connection, "o-1", 12))

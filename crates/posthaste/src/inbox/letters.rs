@@ -98,9 +98,13 @@ impl DeadLetters {
         each!(self, tables => tables.note_resent(letter).await)
     }
 
-    /// Lets the event of a letter in again, and notes that it was sent again. Call it before you send the copy: the other
+    /// Lets the event of an open letter in again, and notes that it was sent again. Call it before you send the copy: the other
     /// way round the copy could arrive first and be taken for a duplicate. If the sending fails, the letter is still here.
-    /// `false`: there is no such letter.
+    /// `false`: there is no such letter, or it was discarded; do not send it.
+    ///
+    /// It forgets the mark of the event, whatever that stands for: if somebody forgot the event by hand and a copy was done
+    /// since, the effect runs again. A repeat, say after a crash before the sending, is `true` and forgets nothing: if the copy
+    /// was sent and done after all, it stays done, and the second one is a duplicate.
     ///
     /// Only marks beside the letters are removed; a consumer that guards with Redis calls `forget` on its guard besides.
     pub async fn resent(&self, number: i64) -> Result<bool> {

@@ -34,7 +34,7 @@ pub use letter::{DeadLetter, LetIn, Letter, LetterFilter, LetterStatus};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use letters::DeadLetters;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use once::Mark;
+pub use once::{GivenUp, Mark};
 pub use once::{Once, OnceError};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresInbox;

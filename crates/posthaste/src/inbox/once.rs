@@ -39,6 +39,16 @@ pub enum Mark {
     Duplicate,
 }
 
+/// What giving up on a message answers, outside the transaction that ran its effect. Either way it may be acknowledged.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenUp {
+    /// It is kept as a dead letter with this number.
+    Kept(i64),
+    /// Another copy has done the event: there was nothing to give up.
+    DoneBefore,
+}
+
 /// Why an event is not done. The message must not be acknowledged.
 #[derive(Debug)]
 pub enum OnceError<E> {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use posthaste::inbox::{
-    DeadLetter, DeadLetters, LetIn, Letter, LetterFilter, LetterStatus, Once, PostgresInbox,
+    DeadLetter, DeadLetters, GivenUp, LetIn, Letter, LetterFilter, LetterStatus, Once, PostgresInbox,
 };
 use posthaste::{ErrorKind, Subscription};
 use posthaste_testkit::{TestDatabase, servers};
@@ -12,6 +12,7 @@ use sqlx::Executor;
 
 use super::bench::{Act, Bench, PostgresBench, SqliteBench};
 
+type Told = Pin<Box<dyn Future<Output = GivenUp> + Send>>;
 type Given = Pin<Box<dyn Future<Output = posthaste::Result<i64>> + Send>>;
 
 /// A store, its letters, and giving up in a transaction of its own that commits or not.
@@ -19,13 +20,15 @@ struct Post {
     bench: Box<dyn Bench>,
     letters: DeadLetters,
     give_up: Box<dyn Fn(&'static str, Letter, bool) -> Given + Send + Sync>,
-    /// Makes decided letters old.
+    /// Gives up in a transaction that did not run the effect, and commits.
+    unless_done: Box<dyn Fn(&'static str, Letter) -> Told + Send + Sync>,
+    /// Makes decided letters and all marks old.
     age: Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>,
 }
 
 async fn postgres() -> Post {
     let bench = PostgresBench::new().await;
-    let (giving, aging) = (bench.clone(), bench.pool.clone());
+    let (giving, telling, aging) = (bench.clone(), bench.clone(), bench.pool.clone());
     Post {
         letters: bench.inbox("any").dead_letters(),
         bench: Box::new(bench),
@@ -42,11 +45,20 @@ async fn postgres() -> Post {
                 Ok(number)
             })
         }),
+        unless_done: Box::new(move |consumer, letter| {
+            let bench = telling.clone();
+            Box::pin(async move {
+                let mut tx = bench.pool.begin().await.unwrap();
+                let told = bench.inbox(consumer).give_up_unless_done(&mut tx, &letter).await.unwrap();
+                tx.commit().await.unwrap();
+                told
+            })
+        }),
         age: Box::new(move || {
             let pool = aging.clone();
             Box::pin(async move {
-                let age =
-                    "update posthaste_inbox.dead_letters set decided_at = decided_at - interval '721 h'";
+                let age = "update posthaste_inbox.dead_letters set decided_at = decided_at - interval '721 h'; \
+                     update posthaste_inbox.handled set expires_at = expires_at - interval '721 h'";
                 pool.execute(age).await.unwrap();
             })
         }),
@@ -55,7 +67,7 @@ async fn postgres() -> Post {
 
 async fn sqlite() -> Post {
     let bench = SqliteBench::new().await;
-    let (giving, aging) = (bench.clone(), bench.pool.clone());
+    let (giving, telling, aging) = (bench.clone(), bench.clone(), bench.pool.clone());
     Post {
         letters: DeadLetters::sqlite(bench.pool.clone()),
         bench: Box::new(bench),
@@ -72,11 +84,20 @@ async fn sqlite() -> Post {
                 Ok(number)
             })
         }),
+        unless_done: Box::new(move |consumer, letter| {
+            let bench = telling.clone();
+            Box::pin(async move {
+                let mut tx = bench.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+                let told = bench.inbox(consumer).give_up_unless_done(&mut tx, &letter).await.unwrap();
+                tx.commit().await.unwrap();
+                told
+            })
+        }),
         age: Box::new(move || {
             let pool = aging.clone();
             Box::pin(async move {
-                let age =
-                    "update posthaste_inbox_dead_letters set decided_at = decided_at - 721 * 3600000000";
+                let age = "update posthaste_inbox_dead_letters set decided_at = decided_at - 721 * 3600000000; \
+                     update posthaste_inbox_handled set expires_at = expires_at - 721 * 3600000000";
                 pool.execute(age).await.unwrap();
             })
         }),
@@ -182,18 +203,77 @@ async fn other_copies_are_duplicates_until_the_letter_is_let_in_again() {
         let number = post.given("billing", Letter::new("e-1", "x", "why")).await;
         assert_eq!(post.bench.once("billing", "e-1", Act::Panic).await.unwrap(), Once::Duplicate);
         assert_eq!(post.bench.once("shipping", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
-        assert!(post.letters.discard(number).await.unwrap());
-        assert!(!post.letters.discard(number).await.unwrap(), "decided already");
-        assert_eq!(post.bench.once("billing", "e-1", Act::Panic).await.unwrap(), Once::Duplicate);
         assert!(post.letters.resent(number).await.unwrap());
         assert!(post.letters.resent(number).await.unwrap(), "the sending failed, so once more");
         let kept = post.letters.get(number).await.unwrap().unwrap();
         assert_eq!((kept.status, kept.decided_at.is_some()), (LetterStatus::Resent, true));
         assert_eq!(post.bench.once("billing", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
+        assert!(post.letters.resent(number).await.unwrap(), "nobody knew that it was sent, so once more");
+        assert_eq!(
+            post.bench.once("billing", "e-1", Act::Panic).await.unwrap(),
+            Once::Duplicate,
+            "done stays"
+        );
         assert_eq!(post.bench.once("shipping", "e-1", Act::Panic).await.unwrap(), Once::Duplicate);
         let nobody = number + 1000;
         assert!(!post.letters.resent(nobody).await.unwrap() && !post.letters.discard(nobody).await.unwrap());
         assert_eq!(post.letters.get(nobody).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_discarded_letter_is_not_let_in_again() {
+    for post in posts().await {
+        let number = post.given("billing", Letter::new("e-1", "x", "why")).await;
+        assert!(post.letters.discard(number).await.unwrap());
+        assert!(!post.letters.discard(number).await.unwrap(), "decided already");
+        assert!(!post.letters.resent(number).await.unwrap(), "decided already");
+        assert_eq!(post.letters.get(number).await.unwrap().unwrap().status, LetterStatus::Discarded);
+        assert_eq!(post.bench.once("billing", "e-1", Act::Panic).await.unwrap(), Once::Duplicate);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_given_up_that_another_copy_has_done() {
+    for post in posts().await {
+        assert_eq!(post.bench.once("billing", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
+        let letter = |reason| Letter::new("e-1", "x", reason);
+        assert_eq!((post.unless_done)("billing", letter("late")).await, GivenUp::DoneBefore);
+        assert!(post.list(|_| ()).await.is_empty());
+        let GivenUp::Kept(number) = (post.unless_done)("shipping", letter("not done here")).await else {
+            panic!("another consumer has not done it")
+        };
+        assert_eq!((post.unless_done)("shipping", letter("again")).await, GivenUp::Kept(number));
+        assert!(post.letters.discard(number).await.unwrap());
+        assert_eq!((post.unless_done)("shipping", letter("and again")).await, GivenUp::Kept(number));
+        assert_eq!(post.letters.get(number).await.unwrap().unwrap().times, 3);
+        assert!(post.letters.resent(number).await.unwrap());
+        assert_eq!(post.bench.once("shipping", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
+        assert_eq!((post.unless_done)("shipping", letter("a late copy")).await, GivenUp::DoneBefore);
+        assert_eq!(post.letters.get(number).await.unwrap().unwrap().status, LetterStatus::Resent);
+    }
+}
+
+/// Or a late copy of an event that was given up would run its effect, although a person has yet to decide.
+#[tokio::test]
+async fn a_mark_is_kept_as_long_as_its_letter() {
+    for post in posts().await {
+        let _open = post.given("billing", Letter::new("open", "x", "why")).await;
+        let discarded = post.given("billing", Letter::new("discarded", "x", "why")).await;
+        assert_eq!(post.bench.once("billing", "done", Act::Succeed).await.unwrap(), Once::Done(()));
+        (post.age)().await;
+        assert!(post.letters.discard(discarded).await.unwrap());
+        post.bench.clean().await;
+        for (id, expected) in
+            [("open", Once::Duplicate), ("discarded", Once::Duplicate), ("done", Once::Done(()))]
+        {
+            assert_eq!(post.bench.once("billing", id, Act::Succeed).await.unwrap(), expected, "{id}");
+        }
+        (post.age)().await;
+        post.bench.clean().await;
+        post.bench.clean().await;
+        assert_eq!(post.bench.once("billing", "discarded", Act::Succeed).await.unwrap(), Once::Done(()));
+        assert_eq!(post.bench.once("billing", "open", Act::Panic).await.unwrap(), Once::Duplicate);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is special about PostgreSQL.
 
-use posthaste::inbox::{Mark, Once, OnceError, PostgresInbox};
+use posthaste::inbox::{GivenUp, Letter, Mark, Once, OnceError, PostgresInbox};
 use posthaste::{Error, ErrorKind, Posthaste, SchemaName};
 use posthaste_testkit::{TestDatabase, servers};
 use sqlx::postgres::PgPoolOptions;
@@ -50,6 +50,27 @@ async fn an_effect_that_borrows_what_it_needs_runs_in_a_task() {
     });
     assert_eq!(consuming.await.unwrap().unwrap(), Once::Done(4));
     assert_eq!(bench.effects("billing", "e-1").await, 1);
+}
+
+/// What the transaction that gives up has marked is seen by the one that lets in again and had to wait for it.
+#[tokio::test]
+async fn a_letter_let_in_beside_one_that_gives_up_again_is_let_in() {
+    let bench = PostgresBench::new().await;
+    let (inbox, letter) = (bench.inbox("billing"), Letter::new("e-1", "x", "why"));
+    let letters = inbox.dead_letters();
+    let mut tx = bench.pool.begin().await.unwrap();
+    let number = inbox.give_up(&mut tx, &letter).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(letters.resent(number).await.unwrap());
+    let mut giving_up = bench.pool.begin().await.unwrap();
+    assert_eq!(inbox.give_up(&mut giving_up, &letter).await.unwrap(), number);
+    let ending = async {
+        until_somebody_waits(&bench.pool).await;
+        giving_up.commit().await.unwrap();
+    };
+    let (resent, ()) = tokio::join!(letters.resent(number), ending);
+    assert!(resent.unwrap());
+    assert_eq!(bench.once("billing", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
 }
 
 /// Waits until a connection of this database waits for a lock.
@@ -127,6 +148,25 @@ async fn an_effect_that_swallowed_a_failed_statement_is_not_done() {
     assert_eq!(bench.once("billing", "e-1", Act::Succeed).await.unwrap(), Once::Done(()));
 }
 
+/// The same, marked by hand: the database says that it has committed, and has not.
+#[tokio::test]
+async fn a_commit_by_hand_after_a_swallowed_error_is_refused() {
+    let bench = PostgresBench::new().await;
+    let inbox = bench.inbox("billing");
+    for swallowed in ["select 1 / 0", "rollback"] {
+        let mut tx = bench.pool.begin().await.unwrap();
+        assert_eq!(mark(&inbox, &mut tx).await.unwrap(), Mark::Fresh);
+        tx.execute("insert into effects values ('billing', 'e-1')").await.unwrap();
+        drop(tx.execute(swallowed).await);
+        inbox.commit(tx, "e-1").await.expect_err(swallowed);
+        assert_eq!(bench.effects("billing", "e-1").await, 0);
+    }
+    let mut tx = bench.pool.begin().await.unwrap();
+    assert_eq!(mark(&inbox, &mut tx).await.unwrap(), Mark::Fresh);
+    inbox.commit(tx, "e-1").await.unwrap();
+    assert_eq!(bench.once("billing", "e-1", Act::Panic).await.unwrap(), Once::Duplicate);
+}
+
 #[tokio::test]
 async fn an_effect_that_rolled_back_by_itself_is_not_done() {
     let bench = PostgresBench::new().await;
@@ -189,9 +229,12 @@ async fn a_role_with_the_grants_of_the_guide_can_do_all_a_consumer_does() {
     let letters = inbox.dead_letters();
     let listed = letters.list(&Default::default()).await.unwrap();
     assert_eq!(listed.len(), 1);
-    assert!(
-        letters.discard(listed[0].number).await.unwrap() && letters.resent(listed[0].number).await.unwrap()
-    );
+    let number = listed[0].number;
+    assert!(letters.resent(number).await.unwrap() && !letters.discard(number).await.unwrap());
+    let mut tx = pool.begin().await.unwrap();
+    assert_eq!(inbox.give_up_unless_done(&mut tx, &letter).await.unwrap(), GivenUp::Kept(number));
+    tx.commit().await.unwrap();
+    assert!(letters.discard(number).await.unwrap());
     let mut tx = pool.begin().await.unwrap();
     inbox.forget(&mut tx, "e-1").await.unwrap();
     tx.commit().await.unwrap();

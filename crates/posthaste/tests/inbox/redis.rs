@@ -269,6 +269,20 @@ async fn a_connection_that_breaks_during_the_effect_is_opened_again_to_finish() 
     assert_eq!(effects.load(Ordering::SeqCst), 1);
 }
 
+/// As when a firewall forgot the connection: nothing breaks, and no answer ever comes on it.
+#[tokio::test]
+async fn a_connection_that_fell_silent_is_replaced() {
+    let bench = RedisBench::new().await;
+    let (gate, inbox) = behind_a_gate(&bench, Duration::from_secs(100)).await;
+    let clone = inbox.clone();
+    let effect = async |_| {
+        gate.abandon_connections();
+        Ok::<_, ()>(())
+    };
+    assert_eq!(bounded(inbox.once("e-1", effect)).await.unwrap(), Once::Done(()));
+    assert!(matches!(bounded(clone.enter("e-1")).await.unwrap(), Entered::Duplicate));
+}
+
 /// What remains, and the guide says so: the effect has happened, the mark has not, and the next copy runs it again.
 #[tokio::test]
 async fn an_effect_whose_mark_cannot_be_written_is_not_acknowledged() {

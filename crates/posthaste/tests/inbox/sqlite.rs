@@ -55,6 +55,59 @@ async fn an_effect_that_rolled_back_by_itself_is_not_done() {
     assert_eq!(bench.effects("billing", "e-1").await, 1);
 }
 
+/// What the guide says: the database rolls back, and writes after that stand alone.
+#[tokio::test]
+async fn after_an_implicit_rollback_the_event_is_not_done_and_later_writes_stay() {
+    let bench = SqliteBench::new().await;
+    bench.pool.execute("create table one (n integer primary key); insert into one values (1)").await.unwrap();
+    let undone = bench
+        .inbox("billing")
+        .once("e-1", async |tx| {
+            tx.execute("insert into effects values ('billing', 'before')").await?;
+            drop(tx.execute("insert or rollback into one values (1)").await);
+            tx.execute("insert into effects values ('billing', 'after')").await.map(|_| ())
+        })
+        .await;
+    let Err(OnceError::Inbox(error @ Error::MarkGone(_))) = undone else { panic!("{undone:?}") };
+    assert!(error.to_string().contains("what it wrote after that may stand"), "{error}");
+    assert_eq!(bench.effects("billing", "before").await, 0);
+    assert_eq!(bench.effects("billing", "after").await, 1);
+}
+
+/// sqlx goes on counting the transaction, and would let nobody begin another on that connection.
+#[tokio::test]
+async fn a_connection_whose_transaction_the_database_ended_is_used_again() {
+    let bench = SqliteBench::new().await;
+    let one = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
+    let pool = one.connect_with(sqlite_options(&bench.path)).await.unwrap();
+    let inbox = SqliteInbox::new(pool, "billing").unwrap();
+    for swallow in [true, false] {
+        let failed = inbox
+            .once("e-1", async |tx| {
+                tx.execute("rollback").await.unwrap();
+                if swallow { Ok(()) } else { Err("the disk is full") }
+            })
+            .await;
+        assert_eq!(matches!(failed, Err(OnceError::Inbox(Error::MarkGone(_)))), swallow, "{failed:?}");
+        assert_eq!(matches!(failed, Err(OnceError::Effect(_))), !swallow, "{failed:?}");
+    }
+    assert_eq!(inbox.once("e-1", async |_| Ok::<_, ()>(())).await.unwrap(), Once::Done(()));
+}
+
+#[tokio::test]
+async fn a_commit_by_hand_after_a_swallowed_rollback_is_refused() {
+    let bench = SqliteBench::new().await;
+    let inbox = bench.inbox("billing");
+    let mut tx = bench.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    assert_eq!(inbox.check_and_mark(&mut tx, "e-1").await.unwrap(), Mark::Fresh);
+    tx.execute("rollback").await.unwrap();
+    assert!(matches!(inbox.commit(tx, "e-1").await, Err(Error::MarkGone(id)) if id == "e-1"));
+    let mut tx = bench.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    assert_eq!(inbox.check_and_mark(&mut tx, "e-1").await.unwrap(), Mark::Fresh);
+    inbox.commit(tx, "e-1").await.unwrap();
+    assert_eq!(bench.once("billing", "e-1", Act::Panic).await.unwrap(), Once::Duplicate);
+}
+
 #[tokio::test]
 async fn the_inbox_shares_a_file_with_a_log_and_migrates_at_once_with_others() {
     let bench = SqliteBench::new().await;

@@ -77,11 +77,33 @@ impl PgTables {
         Ok(noted.map_err(Error::database("note that a letter was sent again"))?.rows_affected() == 1)
     }
 
+    /// Statement by statement, each with a snapshot of its own: one that gives up beside this one is waited for at the letter,
+    /// and the mark that it has made is seen after that.
     pub(in crate::inbox) async fn resent(&self, number: i64) -> Result<bool> {
-        let found =
-            sqlx::query_scalar(self.sql.resent_letter.clone()).bind(number).fetch_one(&self.pool).await;
-        let found: i64 = found.map_err(Error::database("let a dead letter in again"))?;
-        Ok(found == 1)
+        let doing = "let a dead letter in again";
+        let begun = self.pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await;
+        let mut tx = begun.map_err(Error::database(doing))?;
+        let found = sqlx::query_as(self.sql.lock_letter.clone()).bind(number).fetch_optional(&mut *tx).await;
+        let found: Option<(String, String, String)> = found.map_err(Error::database(doing))?;
+        let Some((consumer, event_id, status)) = found else { return Ok(false) };
+        let status = status_of(&status)?;
+        if status == LetterStatus::Open {
+            let noted = sqlx::query(self.sql.resent_letter.clone()).bind(number).execute(&mut *tx).await;
+            noted.map_err(Error::database(doing))?;
+            self.forget(&mut tx, &consumer, &event_id).await?;
+            tx.commit().await.map_err(Error::database(doing))?;
+        }
+        Ok(status != LetterStatus::Discarded)
+    }
+
+    pub(super) async fn holds_letter(
+        &self,
+        tx: &mut PgConnection,
+        consumer: &str,
+        event_id: &str,
+    ) -> Result<bool> {
+        let asked = sqlx::query_scalar(self.sql.holds_letter.clone()).bind(consumer).bind(event_id);
+        asked.fetch_one(tx).await.map_err(Error::database("look for a dead letter"))
     }
 }
 

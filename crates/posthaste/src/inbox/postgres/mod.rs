@@ -12,7 +12,7 @@ use super::chunks::in_chunks;
 use super::letter::Letter;
 use super::letters::DeadLetters;
 use super::names::{Consumer, KEEP, check_id, keep_of, micros};
-use super::once::{Mark, Once, OnceError};
+use super::once::{GivenUp, Mark, Once, OnceError};
 
 mod statements;
 mod migrate;
@@ -111,7 +111,7 @@ impl PostgresInbox {
         }
     }
 
-    /// Marks the event in the caller's transaction: do the effect there if it is fresh, and commit both.
+    /// Marks the event in the caller's transaction: do the effect there if it is fresh, and [`commit`](Self::commit) both.
     ///
     /// Waits for another transaction that marks the same event, and then goes by what became of it.
     ///
@@ -130,7 +130,15 @@ impl PostgresInbox {
         Ok(if marked.rows_affected() == 1 { Mark::Fresh } else { Mark::Duplicate })
     }
 
-    async fn commit(&self, mut tx: Transaction<'_, Postgres>, event_id: &str) -> Result<()> {
+    /// Commits the caller's transaction after [`check_and_mark`](Self::check_and_mark) and the effect of a fresh event.
+    ///
+    /// A COMMIT after a failed statement is a ROLLBACK, and nobody is told: an effect that swallowed an error would be lost
+    /// although the commit succeeded. Hence this looks for the mark first.
+    ///
+    /// # Errors
+    /// Whatever the error, do not acknowledge the message. [`Error::MarkGone`] if the mark is gone, [`Error::Database`] if
+    /// the transaction has failed before.
+    pub async fn commit(&self, mut tx: Transaction<'_, Postgres>, event_id: &str) -> Result<()> {
         self.expect_mark(&mut tx, event_id).await?;
         tx.commit().await.map_err(Error::database("commit the effect with its mark"))
     }
@@ -151,21 +159,30 @@ impl PostgresInbox {
     /// again on purpose.
     pub async fn forget(&self, tx: &mut PgConnection, event_id: &str) -> Result<()> {
         check_id(event_id)?;
-        sqlx::query(self.tables.sql.forget.clone())
-            .bind(self.consumer.as_str())
-            .bind(event_id)
-            .execute(tx)
-            .await
-            .map(|_| ())
-            .map_err(Error::database("forget an event"))
+        self.tables.forget(tx, self.consumer.as_str(), event_id).await
     }
 
     /// Gives up on a message in the caller's transaction: keeps it as a dead letter, and marks its event, so that other
     /// copies are duplicates. Giving up twice keeps the newer letter. Returns the letter's number.
+    ///
+    /// For the transaction that has marked the event, such as that of [`once`](Self::once). It keeps the letter also if another
+    /// copy has done the event; outside, use [`give_up_unless_done`](Self::give_up_unless_done).
     pub async fn give_up(&self, tx: &mut PgConnection, letter: &Letter) -> Result<i64> {
         // Fresh or not is no matter: inside `once` the event is marked already.
         let (Mark::Fresh | Mark::Duplicate) = self.check_and_mark(tx, &letter.event_id).await?;
         self.tables.keep_letter(tx, self.consumer.as_str(), letter).await
+    }
+
+    /// Gives up on a message in a transaction that has not marked its event, after its effect has failed and was rolled back.
+    /// As [`give_up`](Self::give_up), unless another copy has done the event meanwhile: then there is nothing to give up, and
+    /// no letter is kept. Not inside [`once`](Self::once), whose own mark would be taken for that of another copy.
+    pub async fn give_up_unless_done(&self, tx: &mut PgConnection, letter: &Letter) -> Result<GivenUp> {
+        let consumer = self.consumer.as_str();
+        let marked = self.check_and_mark(tx, &letter.event_id).await?;
+        if marked == Mark::Duplicate && !self.tables.holds_letter(tx, consumer, &letter.event_id).await? {
+            return Ok(GivenUp::DoneBefore);
+        }
+        self.tables.keep_letter(tx, consumer, letter).await.map(GivenUp::Kept)
     }
 
     /// What was given up on, by all consumers of this schema.
@@ -182,6 +199,11 @@ impl PostgresInbox {
 }
 
 impl PgTables {
+    async fn forget(&self, tx: &mut PgConnection, consumer: &str, event_id: &str) -> Result<()> {
+        let forgotten = sqlx::query(self.sql.forget.clone()).bind(consumer).bind(event_id).execute(tx).await;
+        forgotten.map(|_| ()).map_err(Error::database("forget an event"))
+    }
+
     async fn clean_marks(&self) -> Result<u64> {
         in_chunks(|chunk| async move {
             let removed = sqlx::query(self.sql.clean_marks.clone()).bind(chunk).execute(&self.pool).await;

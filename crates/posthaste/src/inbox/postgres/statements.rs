@@ -36,9 +36,11 @@ catalogue! {
     list_letters = "list_letters.sql",
     get_letter = "get_letter.sql",
     discard_letter = "discard_letter.sql",
+    lock_letter = "lock_letter.sql",
     resent_letter = "resent_letter.sql",
     let_in = "let_in.sql",
     note_resent = "note_resent.sql",
+    holds_letter = "holds_letter.sql",
 }
 
 fn fill(text: &str, schema: &SchemaName) -> SqlStr {

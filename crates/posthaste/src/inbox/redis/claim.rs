@@ -100,7 +100,7 @@ impl Claim {
     async fn ask(&self, verb: Verb) -> Result<()> {
         let (lease, keep) = (self.inbox.lease, self.inbox.keep);
         let told = Call { key: &self.key, token: &self.token, fence: self.fence.0, lease, keep };
-        match call(&self.inbox.connection, verb, told).await? {
+        match call(&self.inbox.link, verb, told).await? {
             Answer::Kept => Ok(()),
             _ => Err(Error::LeaseLost),
         }

@@ -10,8 +10,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use futures::FutureExt;
-use redis::Client;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::ConnectionManager;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -19,23 +18,22 @@ use crate::error::{Error, Result};
 use super::names::{Consumer, KEEP, check_id, check_word, keep_of};
 use super::once::{Once, OnceError};
 
+mod link;
 mod script;
 mod claim;
 
 pub use claim::{Claim, Fence};
+use link::Link;
 use script::{Answer, Call, Verb};
 
 const PREFIX: &str = "posthaste";
 const LEASE: Duration = Duration::from_secs(60);
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-/// How long one attempt to connect, and one answer, may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The guard of one consumer on Redis 5 or newer. Cheap to clone.
 #[derive(Clone)]
 pub struct RedisInbox {
-    connection: ConnectionManager,
+    link: Link,
     consumer: Consumer,
     prefix: String,
     lease: Duration,
@@ -58,22 +56,21 @@ pub enum Entered {
 }
 
 impl RedisInbox {
-    /// Connects. A connection that breaks later is opened again by itself.
+    /// Connects. A connection that breaks later, or on which no answer came for 5 s, is replaced by itself.
     pub async fn connect(url: &str, consumer: &str) -> Result<Self> {
-        let doing = "connect to Redis";
-        let client = Client::open(url).map_err(|source| Error::Redis { doing, source })?;
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(1)
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT));
-        let opened = ConnectionManager::new_with_config(client, config).await;
-        Self::new(opened.map_err(|source| Error::Redis { doing, source })?, consumer)
+        let opened = Link::open(url).await;
+        Self::over(opened.map_err(|source| Error::Redis { doing: "connect to Redis", source })?, consumer)
     }
 
-    /// On a connection of the caller's.
+    /// On a connection of the caller's. Its manager opens it again if it breaks, but not if it falls silent: set a TCP
+    /// keepalive and user timeout on your client, and a response timeout on the manager.
     pub fn new(connection: ConnectionManager, consumer: &str) -> Result<Self> {
+        Self::over(Link::over(connection), consumer)
+    }
+
+    fn over(link: Link, consumer: &str) -> Result<Self> {
         let (consumer, prefix) = (Consumer::parse(consumer)?, PREFIX.to_owned());
-        Ok(Self { connection, consumer, prefix, lease: LEASE, keep: KEEP })
+        Ok(Self { link, consumer, prefix, lease: LEASE, keep: KEEP })
     }
 
     /// The guard of another consumer, on the same connection and with the same settings.
@@ -136,7 +133,7 @@ impl RedisInbox {
         let (key, token) = (self.key(event_id)?, Uuid::new_v4().simple().to_string());
         let (lease, keep) = (self.lease, self.keep);
         let told = Call { key: &key, token: &token, fence: 0, lease, keep };
-        match script::call(&self.connection, Verb::Enter, told).await? {
+        match script::call(&self.link, Verb::Enter, told).await? {
             Answer::First(fence) => Ok(Entered::First(Claim::new(self.clone(), key, token, fence))),
             Answer::Duplicate => Ok(Entered::Duplicate),
             Answer::Busy(retry_after) => Ok(Entered::Busy { retry_after }),
@@ -149,7 +146,8 @@ impl RedisInbox {
     /// Forgets an event, so that its next copy runs the effect: for a message that is sent again on purpose.
     pub async fn forget(&self, event_id: &str) -> Result<()> {
         let mut delete = redis::cmd("DEL");
-        let deleted = delete.arg(self.key(event_id)?).exec_async(&mut self.connection.clone()).await;
+        delete.arg(self.key(event_id)?);
+        let deleted = self.link.ask(async |connection| delete.exec_async(connection).await).await;
         deleted.map_err(|source| Error::Redis { doing: "forget an event in Redis", source })
     }
 

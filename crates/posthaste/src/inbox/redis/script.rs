@@ -3,10 +3,11 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use redis::aio::ConnectionManager;
 use redis::{RedisError, RedisResult, Script};
 
 use crate::error::{Error, Result};
+
+use super::link::Link;
 
 static GUARD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("guard.lua")));
 
@@ -60,18 +61,18 @@ pub(super) struct Call<'c> {
     pub(super) keep: Duration,
 }
 
-/// Runs the script. A connection that broke is opened anew and asked once more: the first call may have been heard or not,
+/// Runs the script. A connection that broke or fell silent is opened anew and asked once more: the first call may have been heard or not,
 /// and under its token the second one finds either.
-pub(super) async fn call(connection: &ConnectionManager, verb: Verb, call: Call<'_>) -> Result<Answer> {
-    let heard = match invoke(connection, verb, call).await {
-        Err(error) if error.is_io_error() => invoke(connection, verb, call).await,
+pub(super) async fn call(link: &Link, verb: Verb, call: Call<'_>) -> Result<Answer> {
+    let heard = match invoke(link, verb, call).await {
+        Err(error) if error.is_io_error() => invoke(link, verb, call).await,
         heard => heard,
     };
     let (word, number) = heard.map_err(|source| Error::Redis { doing: verb.doing(), source })?;
     read(&word, number)
 }
 
-async fn invoke(connection: &ConnectionManager, verb: Verb, call: Call<'_>) -> RedisResult<(String, i64)> {
+async fn invoke(link: &Link, verb: Verb, call: Call<'_>) -> RedisResult<(String, i64)> {
     let mut invocation = GUARD.key(call.key);
     invocation
         .arg(verb.word())
@@ -79,7 +80,7 @@ async fn invoke(connection: &ConnectionManager, verb: Verb, call: Call<'_>) -> R
         .arg(millis(call.lease))
         .arg(millis(call.keep))
         .arg(call.fence);
-    invocation.invoke_async(&mut connection.clone()).await
+    link.ask(async |connection| invocation.invoke_async(connection).await).await
 }
 
 fn read(word: &str, number: i64) -> Result<Answer> {
@@ -98,7 +99,42 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(1)
 }
 
-/// Whether asking again may help: the server was not there, or did not answer in time.
+/// Whether asking again may help: the server was not there, did not answer in time, or said that it cannot serve yet, because
+/// it loads its data or waits for its primary or its cluster.
 pub(super) fn is_away(error: &Error) -> bool {
-    matches!(error, Error::Redis { source, .. } if RedisError::is_io_error(source))
+    let Error::Redis { source, .. } = error else { return false };
+    RedisError::is_io_error(source)
+        || source
+            .code()
+            .is_some_and(|code| ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"].contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the server says it.
+    fn said(answer: &str) -> Error {
+        let value = redis::parse_redis_value(answer.as_bytes()).unwrap();
+        let source = value.extract_error().unwrap_err();
+        Error::Redis { doing: "ask", source }
+    }
+
+    #[test]
+    fn a_server_that_cannot_serve_yet_is_away() {
+        for answer in [
+            "-LOADING Redis is loading the dataset in memory\r\n",
+            "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+            "-CLUSTERDOWN The cluster is down\r\n",
+            "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+        ] {
+            assert!(is_away(&said(answer)), "{answer}");
+        }
+        for answer in ["-ERR unknown command\r\n", "-NOAUTH Authentication required.\r\n", "-NOPERM no\r\n"] {
+            assert!(!is_away(&said(answer)), "{answer}");
+        }
+        assert!(!is_away(&Error::LeaseLost));
+        let source = RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        assert!(is_away(&Error::Redis { doing: "ask", source }));
+    }
 }

@@ -82,12 +82,27 @@ impl SqliteTables {
     pub(in crate::inbox) async fn resent(&self, number: i64) -> Result<bool> {
         let doing = "let a dead letter in again";
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(Error::database(doing))?;
-        let found = sqlx::query(SQL.resent_letter.clone()).bind(number).fetch_optional(&mut *tx).await;
-        let Some(row) = found.map_err(Error::database(doing))? else { return Ok(false) };
-        let (consumer, event_id): (String, String) = (row.get("consumer"), row.get("event_id"));
-        self.forget(&mut tx, &consumer, &event_id).await?;
-        tx.commit().await.map_err(Error::database(doing))?;
-        Ok(true)
+        let found = sqlx::query_as(SQL.lock_letter.clone()).bind(number).fetch_optional(&mut *tx).await;
+        let found: Option<(String, String, String)> = found.map_err(Error::database(doing))?;
+        let Some((consumer, event_id, status)) = found else { return Ok(false) };
+        let status = status_of(&status)?;
+        if status == LetterStatus::Open {
+            let noted = sqlx::query(SQL.resent_letter.clone()).bind(number).execute(&mut *tx).await;
+            noted.map_err(Error::database(doing))?;
+            self.forget(&mut tx, &consumer, &event_id).await?;
+            tx.commit().await.map_err(Error::database(doing))?;
+        }
+        Ok(status != LetterStatus::Discarded)
+    }
+
+    pub(super) async fn holds_letter(
+        &self,
+        tx: &mut SqliteConnection,
+        consumer: &str,
+        event_id: &str,
+    ) -> Result<bool> {
+        let asked = sqlx::query_scalar(SQL.holds_letter.clone()).bind(consumer).bind(event_id);
+        asked.fetch_one(tx).await.map_err(Error::database("look for a dead letter"))
     }
 }
 

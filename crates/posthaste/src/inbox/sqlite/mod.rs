@@ -13,7 +13,7 @@ use super::chunks::in_chunks;
 use super::letter::Letter;
 use super::letters::DeadLetters;
 use super::names::{Consumer, KEEP, check_id, keep_of, micros};
-use super::once::{Mark, Once, OnceError};
+use super::once::{GivenUp, Mark, Once, OnceError};
 
 mod statements;
 mod migrate;
@@ -100,7 +100,7 @@ impl SqliteInbox {
         }
     }
 
-    /// Marks the event in the caller's transaction: do the effect there if it is fresh, and commit both. Begin that
+    /// Marks the event in the caller's transaction: do the effect there if it is fresh, and [`commit`](Self::commit) both. Begin that
     /// transaction with `BEGIN IMMEDIATE` if it reads first.
     ///
     /// # Errors
@@ -117,8 +117,19 @@ impl SqliteInbox {
         Ok(if marked.rows_affected() == 1 { Mark::Fresh } else { Mark::Duplicate })
     }
 
-    async fn commit(&self, mut tx: Transaction<'_, Sqlite>, event_id: &str) -> Result<()> {
-        self.expect_mark(&mut tx, event_id).await?;
+    /// Commits the caller's transaction after [`check_and_mark`](Self::check_and_mark) and the effect of a fresh event.
+    ///
+    /// Some errors roll back the whole transaction, and what the effect writes after one that it swallowed is not part of it.
+    /// Hence this looks for the mark first.
+    ///
+    /// # Errors
+    /// Whatever the error, do not acknowledge the message. [`Error::MarkGone`] if the mark is gone, [`Error::Database`] if
+    /// the transaction has failed before.
+    pub async fn commit(&self, mut tx: Transaction<'_, Sqlite>, event_id: &str) -> Result<()> {
+        if let Err(error) = self.expect_mark(&mut tx, event_id).await {
+            roll_back(tx).await;
+            return Err(error);
+        }
         tx.commit().await.map_err(Error::database("commit the effect with its mark"))
     }
 
@@ -142,10 +153,25 @@ impl SqliteInbox {
 
     /// Gives up on a message in the caller's transaction: keeps it as a dead letter, and marks its event, so that other
     /// copies are duplicates. Giving up twice keeps the newer letter. Returns the letter's number.
+    ///
+    /// For the transaction that has marked the event, such as that of [`once`](Self::once). It keeps the letter also if another
+    /// copy has done the event; outside, use [`give_up_unless_done`](Self::give_up_unless_done).
     pub async fn give_up(&self, tx: &mut SqliteConnection, letter: &Letter) -> Result<i64> {
         // Fresh or not is no matter: inside `once` the event is marked already.
         let (Mark::Fresh | Mark::Duplicate) = self.check_and_mark(tx, &letter.event_id).await?;
         self.tables.keep_letter(tx, self.consumer.as_str(), letter).await
+    }
+
+    /// Gives up on a message in a transaction that has not marked its event, after its effect has failed and was rolled back.
+    /// As [`give_up`](Self::give_up), unless another copy has done the event meanwhile: then there is nothing to give up, and
+    /// no letter is kept. Not inside [`once`](Self::once), whose own mark would be taken for that of another copy.
+    pub async fn give_up_unless_done(&self, tx: &mut SqliteConnection, letter: &Letter) -> Result<GivenUp> {
+        let consumer = self.consumer.as_str();
+        let marked = self.check_and_mark(tx, &letter.event_id).await?;
+        if marked == Mark::Duplicate && !self.tables.holds_letter(tx, consumer, &letter.event_id).await? {
+            return Ok(GivenUp::DoneBefore);
+        }
+        self.tables.keep_letter(tx, consumer, letter).await.map(GivenUp::Kept)
     }
 
     /// What was given up on, by all consumers of this file.
@@ -186,7 +212,11 @@ impl SqliteTables {
 }
 
 /// At once, so that the next copy need not wait for the pool to do it.
-async fn roll_back(tx: Transaction<'_, Sqlite>) {
+///
+/// If the database has rolled back by itself, there is nothing to end, and sqlx would count a transaction on this connection
+/// for ever and let nobody begin another: hence one is begun, which fails if there still is one.
+async fn roll_back(mut tx: Transaction<'_, Sqlite>) {
+    drop(sqlx::query("begin").execute(&mut *tx).await);
     if let Err(source) = tx.rollback().await {
         tracing::debug!(%source, "the connection broke; the database rolls back by itself");
     }

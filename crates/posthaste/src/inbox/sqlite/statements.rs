@@ -39,9 +39,11 @@ catalogue! {
     list_letters = "list_letters.sql",
     get_letter = "get_letter.sql",
     discard_letter = "discard_letter.sql",
+    lock_letter = "lock_letter.sql",
     resent_letter = "resent_letter.sql",
     let_in = "let_in.sql",
     note_resent = "note_resent.sql",
+    holds_letter = "holds_letter.sql",
 }
 
 /// No name is ever filled in, so one copy serves every database.
