@@ -30,7 +30,8 @@ pub struct Recorded {
     pub event: Arc<Event>,
     /// The how-manieth attempt: as the store counts for a sink, as the recorder has seen it for a handler.
     pub attempt: u32,
-    /// What became of it; `None` if it was left unmarked, which means a retry. A panic is a retry that says so.
+    /// What became of it; `None` if it was left unmarked, which means a retry, or if the attempt was cut off, by the delivery
+    /// timeout or because the worker stopped. A panic is a retry that says so.
     pub outcome: Option<Outcome>,
 }
 
@@ -108,16 +109,28 @@ impl Recorder {
     }
 }
 
+/// Recorded when it ends, in whatever way: an attempt that is cut off ends by being dropped.
+struct Attempt<'a> {
+    recorder: &'a Recorder,
+    page: &'a mut Page,
+    panicked: Option<Outcome>,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.recorder.record(self.page, self.panicked.as_ref());
+    }
+}
+
 #[async_trait]
 impl Sink for Recorder {
     async fn deliver(&self, page: &mut Page) {
-        let delivering = AssertUnwindSafe(self.next.deliver(page)).catch_unwind().await;
-        match delivering {
-            Ok(()) => self.record(page, None),
-            Err(panic) => {
-                self.record(page, Some(&Outcome::retry("panicked")));
-                std::panic::resume_unwind(panic);
-            }
+        let mut attempt = Attempt { recorder: self, page, panicked: None };
+        let delivering = AssertUnwindSafe(self.next.deliver(attempt.page)).catch_unwind().await;
+        if let Err(panic) = delivering {
+            attempt.panicked = Some(Outcome::retry("panicked"));
+            drop(attempt);
+            std::panic::resume_unwind(panic);
         }
     }
 

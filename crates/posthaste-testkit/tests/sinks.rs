@@ -116,6 +116,22 @@ async fn panics_and_what_was_recorded_of_them() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_was_cut_off_is_recorded_without_an_outcome() {
+    let recorder = Recorder::around(Flaky::accepting().hang_keys(["b"]));
+    let (a, b) = (event("a", "1", 1), event("b", "2", 2));
+    let events = [a, b.clone()];
+    let cut_off = tokio::time::timeout(Duration::from_millis(1), deliver(&recorder, &events));
+    assert!(cut_off.await.is_err());
+    let attempts = recorder.attempts();
+    let outcomes: Vec<_> =
+        attempts.iter().map(|recorded| (&recorded.event, recorded.outcome.as_ref())).collect();
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+    assert_eq!(outcomes[1], (&b, None));
+    assert!(tokio::time::timeout(Duration::from_millis(1), Handler::handle(&recorder, b)).await.is_err());
+    assert_eq!(recorder.attempts().len(), 3);
+}
+
+#[tokio::test]
 async fn what_hangs_goes_on_when_it_is_released_and_is_no_longer_counted_when_given_up() {
     let flaky = Flaky::accepting().hang_keys(["a"]);
     let a = event("a", "1", 1);

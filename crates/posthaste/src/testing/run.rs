@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::testing::{Move, NotDelivered, Why};
 use crate::worker::{Worker, WorkerBuilder};
 
@@ -52,10 +52,13 @@ const GRACE: Duration = Duration::from_millis(500);
 
 impl Testing {
     /// Starts the worker and stops it as soon as nothing is due and nothing in flight, or its receiver says that it is
-    /// away. Retries wait for their time in between: an event that fails is tried once in a run.
+    /// away. Retries wait for their time in between: an event that fails is tried once in a run. If the future is dropped, the
+    /// worker stops, and the next run puts right what this one left.
     pub async fn run_until_idle(&self, builder: WorkerBuilder, bound: Duration) -> Result<Run> {
         let name = builder.subscription.name.as_str().to_owned();
         let (moved, over) = (Arc::new(Notify::new()), CancellationToken::new());
+        let _stops_when_dropped = over.clone().drop_guard();
+        self.put_times_back(&name).await?;
         let store = Still { inner: builder.store.clone(), moved: moved.clone(), over: over.clone() };
         let builder = WorkerBuilder { store: Arc::new(store), ..builder }.grace(GRACE);
         let worker = builder.start_until(over.clone()).await?;
@@ -102,7 +105,12 @@ impl Testing {
     }
 
     async fn put_times_back(&self, name: &str) -> Result<()> {
-        let subscription = self.posthaste.store.reader(name).await?.id;
+        let subscription = match self.posthaste.store.reader(name).await {
+            Ok(reader) => reader.id,
+            // Before its first run.
+            Err(Error::NoSuchSubscription(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         self.store().advance(FAR, Move::Retries { subscription, later_than: FAR / 2 }).await
     }
 }
