@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste::{Outcome, Page, Settings, Sink};
+use posthaste::{Outcome, Settings, Sink};
 use tokio::time::Instant;
 
 use crate::envelope::Envelope;
@@ -108,43 +108,8 @@ pub fn too_late() -> Outcome {
     Outcome::unavailable("not sent yet: the receiver is slow, and the time of this page is over")
 }
 
-/// Events of a page about which the receiver was silent, each alone, although it answered a check.
-#[derive(Debug, Default)]
-pub struct Suspects(Vec<usize>);
-
-impl Suspects {
-    /// The event is marked to be retried; whether that is just, the rest of the page shows.
-    pub fn note(&mut self, index: usize) {
-        self.0.push(index);
-    }
-
-    /// Silence about several events while not one is accepted: that is the receiver, whatever its check says.
-    pub fn are_innocent(&self, page: &Page) -> bool {
-        let accepted = |index| page.outcome(index) == Some(&Outcome::Delivered);
-        self.0.len() > 1 && !(0..page.events().len()).any(accepted)
-    }
-
-    /// Gives back the attempts that were not the events' fault.
-    pub fn judge(&self, page: &mut Page) {
-        if !self.are_innocent(page) {
-            return;
-        }
-        for index in &self.0 {
-            if let Some(Outcome::Retry { reason, .. }) = page.outcome(*index) {
-                let reason = format!("{reason}, nor is anything accepted");
-                page.mark(*index, Outcome::unavailable(reason));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use chrono::DateTime;
-    use posthaste::NewEvent;
-
     use super::*;
 
     /// Connecting, then the last event that may be sent, then a check after its silence.
@@ -162,30 +127,5 @@ mod tests {
             }
         }
         assert_eq!(Route::new("s").patience(Duration::from_secs(10)), Duration::from_secs(10), "by default");
-    }
-
-    fn page_with_suspects(suspects: usize) -> (Page, Suspects) {
-        let event = |seq| Arc::new(NewEvent::bytes("t", "x").stored(seq, DateTime::UNIX_EPOCH));
-        let (mut page, mut noted) = (Page::new((0..3).map(event).collect()), Suspects::default());
-        for index in 0..suspects {
-            page.mark(index, Outcome::retry("silence"));
-            noted.note(index);
-        }
-        (page, noted)
-    }
-
-    #[test]
-    fn silence_about_several_events_is_theirs_only_if_others_are_accepted() {
-        let word = |page: &Page| matches!(page.outcome(0), Some(Outcome::Unavailable { .. }));
-        let (mut page, noted) = page_with_suspects(2);
-        noted.judge(&mut page);
-        assert!(word(&page), "nothing was accepted");
-        let (mut page, noted) = page_with_suspects(2);
-        page.delivered(2);
-        noted.judge(&mut page);
-        assert!(!word(&page), "another was accepted");
-        let (mut page, noted) = page_with_suspects(1);
-        noted.judge(&mut page);
-        assert!(!word(&page), "or a single bad event would wait for ever");
     }
 }
