@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste::{Outcome, Settings, Sink};
+use posthaste::{Outcome, Page, Settings, Sink};
 use tokio::time::Instant;
 
 use crate::envelope::Envelope;
@@ -50,14 +50,21 @@ impl Route {
         wished.min(self.page_time / 5)
     }
 
+    /// The same for a sink that connects, sends and is checked within one such deadline each time.
+    pub fn long_patience(&self, wished: Duration) -> Duration {
+        wished.min(self.page_time * 17 / 40)
+    }
+
     /// Until when something that takes at most `longest` may be started, so that it, and a health check that takes no
     /// longer, are over before the engine gives the page up. What was not started in time is not sent: the engine would
-    /// count an attempt at it.
+    /// count an attempt at it. The time of a page is the route's, or what the page itself has left if that is less: an
+    /// operator can change the subscription's `timeout` at any time.
     ///
     /// Never at once, or a sink with long deadlines would send nothing at all.
-    pub fn last_start(&self, longest: Duration) -> Instant {
-        let reserve = longest * 2 + self.page_time / 20;
-        Instant::now() + self.page_time.saturating_sub(reserve).max(self.page_time / 10)
+    pub fn last_start(&self, page: &Page, longest: Duration) -> Instant {
+        let time = page.time_left().map_or(self.page_time, |left| left.min(self.page_time));
+        let reserve = longest * 2 + time / 20;
+        Instant::now() + time.saturating_sub(reserve).max(time / 10)
     }
 
     /// Without any order among events.
@@ -120,12 +127,30 @@ mod tests {
                 let mut route = Route::new("s");
                 route.page_time = page_time;
                 let patience = route.patience(wished);
-                let last_start = route.last_start(patience) - Instant::now();
+                let last_start = route.last_start(&Page::new(Vec::new()), patience) - Instant::now();
                 assert!(patience < last_start, "something is sent even if connecting took its time");
                 let whole = last_start + patience + patience / 8 + patience;
                 assert!(whole < page_time, "{whole:?} of {page_time:?} for {wished:?}");
             }
         }
         assert_eq!(Route::new("s").patience(Duration::from_secs(10)), Duration::from_secs(10), "by default");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_has_less_time_than_declared_is_over_sooner() {
+        let (route, longest) = (Route::new("s"), Duration::from_secs(1));
+        let start_of = |page: Page| route.last_start(&page, longest) - Instant::now();
+        let page = || Page::new(Vec::new());
+        assert_eq!(start_of(page().within(Duration::from_secs(20))), Duration::from_secs(17));
+        assert_eq!(
+            start_of(page().within(route.page_time * 2)),
+            start_of(page()),
+            "never later than declared"
+        );
+        assert_eq!(
+            start_of(page().within(Duration::from_secs(2))),
+            Duration::from_millis(200),
+            "never at once"
+        );
     }
 }

@@ -32,7 +32,8 @@ pub struct EventStoreSink {
 
 impl EventStoreSink {
     /// Nothing is connected yet; the error is a sentence.
-    pub fn new(settings: EventStoreSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: EventStoreSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         let options = settings.options()?;
         let place = match options.get_socket() {
             Some(socket) => socket.display().to_string(),
@@ -213,7 +214,7 @@ impl Course<'_> {
 impl Sink for EventStoreSink {
     /// One statement for the page, as long as no row is in the way.
     async fn deliver(&self, page: &mut Page) {
-        let last_start = self.route.last_start(self.settings.timeout());
+        let last_start = self.route.last_start(page, self.settings.timeout());
         let mut rest = Rest::new(self.route.in_key_order);
         let rows = rest.prepare(page, &self.route);
         Course { sink: self, page, rows, rest, suspects: self.suspicion.suspects() }.run(last_start).await;

@@ -232,7 +232,7 @@ fn code_of(error: &KafkaError) -> Code {
 impl Sink for KafkaSink {
     async fn deliver(&self, page: &mut Page) {
         let (events, suspects) = (page.events().to_vec(), self.suspicion.suspects());
-        let last_start = self.route.last_start(self.longest());
+        let last_start = self.route.last_start(page, self.longest());
         chains::deliver(page, self.route.in_key_order, events.len(), last_start, |index| {
             self.deliver_one(&suspects, index, &events[index], last_start)
         })
@@ -269,7 +269,7 @@ mod tests {
             route.page_time = Duration::from_secs(page_time);
             settings.timeout = Duration::from_secs(timeout);
             let sink = KafkaSink::new(settings, route).expect("opens");
-            let last_start = sink.route.last_start(sink.longest()) - Instant::now();
+            let last_start = sink.route.last_start(&Page::new(Vec::new()), sink.longest()) - Instant::now();
             let whole = last_start + sink.settings.timeout + PATIENCE + sink.asking() * 2;
             assert!(whole < sink.route.page_time, "{whole:?} of {page_time} s for {timeout} s");
         }

@@ -280,7 +280,7 @@ impl Sink for NatsSink {
     /// One event of a key after the other, many keys at a time.
     async fn deliver(&self, page: &mut Page) {
         // Before connecting, which takes its share of the page's time.
-        let last_start = self.route.last_start(self.settings.timeout);
+        let last_start = self.route.last_start(page, self.settings.timeout);
         if let Err(sentence) = self.connection().await {
             return page.mark_rest(&Outcome::unavailable(sentence));
         }

@@ -24,7 +24,7 @@ pub(super) struct Course<'c> {
 
 impl<'c> Course<'c> {
     pub(super) fn new(page: &Page, route: &Route, timeout: Duration, suspicion: &'c Suspicion) -> Self {
-        let last_start = route.last_start(timeout);
+        let last_start = route.last_start(page, timeout);
         Self {
             is_one_event: page.events().len() == 1,
             timeout,

@@ -40,7 +40,8 @@ struct Parcel {
 
 impl PubsubSink {
     /// Nothing is connected yet; the error is a sentence.
-    pub fn new(settings: PubsubSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: PubsubSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         if let Credentials::File(path) = &settings.credentials {
             service_account(path)?;
         }

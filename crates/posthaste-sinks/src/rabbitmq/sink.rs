@@ -143,7 +143,7 @@ impl RabbitmqSink {
 impl Sink for RabbitmqSink {
     async fn deliver(&self, page: &mut Page) {
         // Before connecting, which takes its share of the page's time.
-        let last_start = self.route.last_start(self.settings.timeout);
+        let last_start = self.route.last_start(page, self.settings.timeout);
         if let Err(reason) = self.link().await {
             return page.mark_rest(&Outcome::unavailable(reason));
         }

@@ -41,7 +41,8 @@ struct Ready {
 
 impl RedisSink {
     /// Reads certificates and opens nothing else: the first page or health check connects.
-    pub fn new(settings: RedisSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: RedisSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         let client = client(&settings)?;
         let script = Script::new(include_str!("script.lua"));
         let (connection, suspicion) = (tokio::sync::Mutex::default(), Suspicion::default());
@@ -256,7 +257,7 @@ fn parts(ready: &[Ready]) -> VecDeque<&[Ready]> {
 #[async_trait]
 impl Sink for RedisSink {
     async fn deliver(&self, page: &mut Page) {
-        let last_start = self.route.last_start(self.settings.timeout);
+        let last_start = self.route.last_start(page, self.settings.timeout);
         let connection = match self.in_time(self.connection()).await.flatten() {
             Ok(connection) => connection,
             Err(sentence) => return page.mark_rest(&Outcome::unavailable(sentence)),

@@ -59,7 +59,8 @@ impl<'c> Course<'c> {
 
 impl SqsSink {
     /// Nothing is opened yet.
-    pub fn new(settings: SqsSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: SqsSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         Ok(Self { settings, route, client: OnceCell::new(), suspicion: Suspicion::default() })
     }
 
@@ -222,7 +223,7 @@ impl Sink for SqsSink {
         let events = page.events().to_vec();
         let mut chains: Vec<VecDeque<usize>> =
             chains::chains(page, self.route.in_key_order).into_iter().map(Into::into).collect();
-        let last_start = self.route.last_start(self.settings.timeout);
+        let last_start = self.route.last_start(page, self.settings.timeout);
         let course = Course::until(last_start, self.suspicion.suspects());
         while !chains.is_empty() {
             if let Some(end) = course.end() {
