@@ -50,14 +50,21 @@ impl Route {
         wished.min(self.page_time / 5)
     }
 
+    /// The same for a sink that connects, sends and is checked within one such deadline each time.
+    pub fn long_patience(&self, wished: Duration) -> Duration {
+        wished.min(self.page_time * 17 / 40)
+    }
+
     /// Until when something that takes at most `longest` may be started, so that it, and a health check that takes no
     /// longer, are over before the engine gives the page up. What was not started in time is not sent: the engine would
-    /// count an attempt at it.
+    /// count an attempt at it. The time of a page is the route's, or what the page itself has left if that is less: an
+    /// operator can change the subscription's `timeout` at any time.
     ///
     /// Never at once, or a sink with long deadlines would send nothing at all.
-    pub fn last_start(&self, longest: Duration) -> Instant {
-        let reserve = longest * 2 + self.page_time / 20;
-        Instant::now() + self.page_time.saturating_sub(reserve).max(self.page_time / 10)
+    pub fn last_start(&self, page: &Page, longest: Duration) -> Instant {
+        let time = page.time_left().map_or(self.page_time, |left| left.min(self.page_time));
+        let reserve = longest * 2 + time / 20;
+        Instant::now() + time.saturating_sub(reserve).max(time / 10)
     }
 
     /// Without any order among events.
@@ -108,43 +115,8 @@ pub fn too_late() -> Outcome {
     Outcome::unavailable("not sent yet: the receiver is slow, and the time of this page is over")
 }
 
-/// Events of a page about which the receiver was silent, each alone, although it answered a check.
-#[derive(Debug, Default)]
-pub struct Suspects(Vec<usize>);
-
-impl Suspects {
-    /// The event is marked to be retried; whether that is just, the rest of the page shows.
-    pub fn note(&mut self, index: usize) {
-        self.0.push(index);
-    }
-
-    /// Silence about several events while not one is accepted: that is the receiver, whatever its check says.
-    pub fn are_innocent(&self, page: &Page) -> bool {
-        let accepted = |index| page.outcome(index) == Some(&Outcome::Delivered);
-        self.0.len() > 1 && !(0..page.events().len()).any(accepted)
-    }
-
-    /// Gives back the attempts that were not the events' fault.
-    pub fn judge(&self, page: &mut Page) {
-        if !self.are_innocent(page) {
-            return;
-        }
-        for index in &self.0 {
-            if let Some(Outcome::Retry { reason, .. }) = page.outcome(*index) {
-                let reason = format!("{reason}, nor is anything accepted");
-                page.mark(*index, Outcome::unavailable(reason));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use chrono::DateTime;
-    use posthaste::NewEvent;
-
     use super::*;
 
     /// Connecting, then the last event that may be sent, then a check after its silence.
@@ -155,7 +127,7 @@ mod tests {
                 let mut route = Route::new("s");
                 route.page_time = page_time;
                 let patience = route.patience(wished);
-                let last_start = route.last_start(patience) - Instant::now();
+                let last_start = route.last_start(&Page::new(Vec::new()), patience) - Instant::now();
                 assert!(patience < last_start, "something is sent even if connecting took its time");
                 let whole = last_start + patience + patience / 8 + patience;
                 assert!(whole < page_time, "{whole:?} of {page_time:?} for {wished:?}");
@@ -164,28 +136,21 @@ mod tests {
         assert_eq!(Route::new("s").patience(Duration::from_secs(10)), Duration::from_secs(10), "by default");
     }
 
-    fn page_with_suspects(suspects: usize) -> (Page, Suspects) {
-        let event = |seq| Arc::new(NewEvent::bytes("t", "x").stored(seq, DateTime::UNIX_EPOCH));
-        let (mut page, mut noted) = (Page::new((0..3).map(event).collect()), Suspects::default());
-        for index in 0..suspects {
-            page.mark(index, Outcome::retry("silence"));
-            noted.note(index);
-        }
-        (page, noted)
-    }
-
-    #[test]
-    fn silence_about_several_events_is_theirs_only_if_others_are_accepted() {
-        let word = |page: &Page| matches!(page.outcome(0), Some(Outcome::Unavailable { .. }));
-        let (mut page, noted) = page_with_suspects(2);
-        noted.judge(&mut page);
-        assert!(word(&page), "nothing was accepted");
-        let (mut page, noted) = page_with_suspects(2);
-        page.delivered(2);
-        noted.judge(&mut page);
-        assert!(!word(&page), "another was accepted");
-        let (mut page, noted) = page_with_suspects(1);
-        noted.judge(&mut page);
-        assert!(!word(&page), "or a single bad event would wait for ever");
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_has_less_time_than_declared_is_over_sooner() {
+        let (route, longest) = (Route::new("s"), Duration::from_secs(1));
+        let start_of = |page: Page| route.last_start(&page, longest) - Instant::now();
+        let page = || Page::new(Vec::new());
+        assert_eq!(start_of(page().within(Duration::from_secs(20))), Duration::from_secs(17));
+        assert_eq!(
+            start_of(page().within(route.page_time * 2)),
+            start_of(page()),
+            "never later than declared"
+        );
+        assert_eq!(
+            start_of(page().within(Duration::from_secs(2))),
+            Duration::from_millis(200),
+            "never at once"
+        );
     }
 }

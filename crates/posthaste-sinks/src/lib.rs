@@ -11,6 +11,7 @@ mod tls;
 mod template;
 mod envelope;
 mod endpoint;
+mod suspicion;
 
 // 2 the order of keys, once for all sinks that send one event at a time
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "sqs", feature = "webhook"))]
@@ -43,12 +44,13 @@ pub mod webhook;
 mod settings;
 mod steps;
 
-pub use endpoint::{Endpoint, Route, Suspects, after_silence, too_late, unless_away};
+pub use endpoint::{Endpoint, Route, after_silence, too_late, unless_away};
 pub use envelope::{Envelope, Form, Message};
 pub use problems::{Problem, Problems};
 pub use secret::Secret;
 pub use section::{Section, Surroundings, nearest, spell_duration};
 pub use settings::SinkSettings;
 pub use steps::Steps;
+pub use suspicion::{Suspects, Suspicion};
 pub use template::Template;
 pub use tls::{Tls, is_this_machine};

@@ -334,13 +334,13 @@ async fn a_queue_that_is_silent_costs_its_own_events_an_attempt_and_stops_nobody
         ]);
     };
     process("suspend");
-    let sink = bench.with(json!({ "routing_key": "{topic}", "timeout": "1s" }));
+    let sink = bench.with(json!({ "routing_key": "{topic}", "timeout": "5s" }));
     let said = outcomes(&*sink, &[&bench.queue, &silent, &bench.queue]).await;
-    assert_eq!(said[1], "retry: no confirmation within 1s, although the receiver is there");
+    assert_eq!(said[1], "retry: no confirmation within 5s, although the receiver is there");
     assert_eq!((said[0].as_str(), said[2].as_str()), ("delivered", "delivered"));
-    let fixed = bench.with(json!({ "routing_key": silent, "timeout": "1s" }));
+    let fixed = bench.with(json!({ "routing_key": silent, "timeout": "5s" }));
     let said = outcomes(&*fixed, &["t"]).await;
-    assert!(said[0].starts_with("unavailable: no confirmation within 1s, nor to a check"), "{said:?}");
+    assert!(said[0].starts_with("unavailable: no confirmation within 5s, nor to a check"), "{said:?}");
     process("resume");
     assert_eq!(outcomes(&*sink, &[&silent]).await, ["delivered"]);
     assert_eq!(bench.received().await.len(), 2);

@@ -1,6 +1,9 @@
 //! A page of events on its way to a sink: for each event which attempt this is, how far earlier ones came, and the mark.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::event::Event;
 use crate::outcome::Outcome;
@@ -13,6 +16,7 @@ use crate::outcome::Outcome;
 pub struct Page {
     events: Vec<Arc<Event>>,
     states: Vec<State>,
+    deadline: Option<Instant>,
 }
 
 /// What the page knows about one event.
@@ -41,10 +45,10 @@ impl Page {
     pub fn for_attempts(events: impl IntoIterator<Item = (Arc<Event>, u32, u32)>) -> Self {
         let with_state = |(event, attempt, step)| (event, State { attempt, step, mark: None });
         let (events, states) = events.into_iter().map(with_state).unzip();
-        Self { events, states }
+        Self { events, states, deadline: None }
     }
 
-    /// A page of some of these events, in the order given, with the same attempts and steps and without marks. For
+    /// A page of some of these events, in the order given, with the same attempts, steps and time left and without marks. For
     /// sinks that hand part of a page to another sink. Places that this page does not have are left out.
     #[must_use]
     pub fn select(&self, indexes: &[usize]) -> Self {
@@ -52,7 +56,20 @@ impl Page {
             let (event, state) = (self.events.get(index)?, self.states.get(index)?);
             Some((event.clone(), state.attempt, state.step))
         });
-        Self::for_attempts(chosen)
+        Self { deadline: self.deadline, ..Self::for_attempts(chosen) }
+    }
+
+    /// The same page, which the engine gives up after this time from now on.
+    #[must_use]
+    pub fn within(mut self, time: Duration) -> Self {
+        self.deadline = Instant::now().checked_add(time);
+        self
+    }
+
+    /// How long the engine still waits for this page, by the subscription's `timeout` as it is now, which an operator may
+    /// have changed. `None` if nobody waits: a page that was made by hand.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     /// The events, in order.
@@ -190,6 +207,17 @@ mod tests {
         let chosen = page.select(&[2, 0, 7]);
         assert_eq!(numbers(&chosen), [(3, 3, 2), (1, 1, 5)]);
         assert_eq!(chosen.outcome(1), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_that_is_left_is_that_of_a_selection_too() {
+        assert_eq!(three().time_left(), None, "nobody waits for it");
+        let page = three().within(Duration::from_secs(10));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        let left = Some(Duration::from_secs(6));
+        assert_eq!((page.time_left(), page.select(&[1]).time_left()), (left, left));
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(page.time_left(), Some(Duration::ZERO));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use super::rows::{Columns, Row};
 use super::settings::EventStoreSettings;
 use super::state::State;
 use super::table::{Statements, TAKE_TURNS};
-use crate::endpoint::{Endpoint, Route, Suspects, after_silence, too_late, unless_away};
+use crate::endpoint::{Endpoint, Route, after_silence, too_late, unless_away};
+use crate::suspicion::{Suspects, Suspicion};
 
 /// Appends events to a table.
 #[derive(Debug)]
@@ -26,11 +27,13 @@ pub struct EventStoreSink {
     statements: Statements,
     /// The table was seen, or made.
     ready: AtomicBool,
+    suspicion: Suspicion,
 }
 
 impl EventStoreSink {
     /// Nothing is connected yet; the error is a sentence.
-    pub fn new(settings: EventStoreSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: EventStoreSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         let options = settings.options()?;
         let place = match options.get_socket() {
             Some(socket) => socket.display().to_string(),
@@ -39,7 +42,8 @@ impl EventStoreSink {
         let place = format!("{} in {} at {place}", settings.table(), options.get_database().unwrap_or("?"));
         let link = Link::new(options, settings.timeout());
         let statements = Statements::about(settings.table_name());
-        Ok(Self { settings, route, place, link, statements, ready: AtomicBool::new(false) })
+        let (ready, suspicion) = (AtomicBool::new(false), Suspicion::default());
+        Ok(Self { settings, route, place, link, statements, ready, suspicion })
     }
 
     async fn append(
@@ -148,7 +152,7 @@ struct Course<'c> {
     page: &'c mut Page,
     rows: Vec<Option<Row>>,
     rest: Rest,
-    suspects: Suspects,
+    suspects: Suspects<'c>,
 }
 
 impl Course<'_> {
@@ -168,30 +172,38 @@ impl Course<'_> {
         if Instant::now() >= last_start {
             return Err(too_late());
         }
+        let sent = Instant::now();
         let stored = self.sink.append(&mut turn, self.page, &self.rows, group).await;
         drop(turn);
         match stored {
-            Ok(()) => group.iter().for_each(|index| self.page.delivered(*index)),
-            Err(failure) => self.find_out(group, failure).await?,
+            Ok(()) => {
+                self.suspects.accepted();
+                group.iter().for_each(|index| self.page.delivered(*index));
+            }
+            Err(failure) => self.find_out(group, failure, sent).await?,
         }
         Ok(())
     }
 
     /// Which row it was. A refusal comes at once, so the group is halved until the row is found; silence takes its time,
     /// so each row goes alone.
-    async fn find_out(&mut self, group: &[usize], failure: Failure) -> Result<(), Outcome> {
+    async fn find_out(&mut self, group: &[usize], failure: Failure, sent: Instant) -> Result<(), Outcome> {
         let (silence, refused) = (matches!(failure, Failure::Silence(_)), matches!(failure, Failure::Row(_)));
         let doubtful = silence || matches!(failure, Failure::Doubtful(_));
         let outcome = self.sink.ask_about(failure).await?;
+        if let ([_, _, ..], true) = (group, doubtful) {
+            self.suspects.fell_silent(sent);
+        }
+        let outcome = match group {
+            [index] if doubtful => self.suspects.suspect(*index, sent, outcome),
+            _ => outcome,
+        };
         match group {
             [_, _, ..] if silence => self.rest.split_up(group),
             [_, _, ..] if refused || doubtful => self.rest.split(group),
             _ => self.rest.fail(self.page, group, &outcome),
         }
-        if let ([index], true) = (group, doubtful) {
-            self.suspects.note(*index);
-        }
-        match self.suspects.are_innocent(self.page) {
+        match self.suspects.are_innocent() {
             true => Err(Outcome::unavailable("not sent: nothing is stored")),
             false => Ok(()),
         }
@@ -202,10 +214,10 @@ impl Course<'_> {
 impl Sink for EventStoreSink {
     /// One statement for the page, as long as no row is in the way.
     async fn deliver(&self, page: &mut Page) {
-        let last_start = self.route.last_start(self.settings.timeout());
+        let last_start = self.route.last_start(page, self.settings.timeout());
         let mut rest = Rest::new(self.route.in_key_order);
         let rows = rest.prepare(page, &self.route);
-        Course { sink: self, page, rows, rest, suspects: Suspects::default() }.run(last_start).await;
+        Course { sink: self, page, rows, rest, suspects: self.suspicion.suspects() }.run(last_start).await;
     }
 
     async fn check(&self) -> Result<(), String> {

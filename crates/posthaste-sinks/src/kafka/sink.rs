@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::chains;
 use crate::endpoint::{Endpoint, Route, too_late};
+use crate::suspicion::{Suspects, Suspicion};
 
 use super::client::{Client, Handle};
 use super::errors::{Trouble, outcome, trouble};
@@ -37,6 +38,7 @@ pub struct KafkaSink {
     traffic: RwLock<()>,
     /// When the cluster was last asked after silence, and what came of it.
     asked: Mutex<Option<(Instant, Result<(), String>)>>,
+    suspicion: Suspicion,
 }
 
 impl fmt::Debug for KafkaSink {
@@ -60,7 +62,8 @@ impl KafkaSink {
     pub fn new(mut settings: KafkaSettings, route: Route) -> Result<Self, String> {
         settings.timeout = route.patience(settings.timeout);
         let client = Arc::new(Client::new(&settings)?);
-        Ok(Self { settings, route, client, traffic: RwLock::new(()), asked: Mutex::default() })
+        let (traffic, asked, suspicion) = (RwLock::new(()), Mutex::default(), Suspicion::default());
+        Ok(Self { settings, route, client, traffic, asked, suspicion })
     }
 
     /// Half of what is left to do after the last sending was begun: to end it, and to ask twice at most.
@@ -72,16 +75,27 @@ impl KafkaSink {
         ASKING.min(self.settings.timeout)
     }
 
-    async fn deliver_one(&self, event: &Event, last_start: Instant) -> Outcome {
+    async fn deliver_one(
+        &self,
+        suspects: &Suspects<'_>,
+        index: usize,
+        event: &Event,
+        last_start: Instant,
+    ) -> Outcome {
         let begun = Instant::now();
         let record = match Record::of(event, &self.settings, &self.route) {
             Ok(record) => record,
             Err(reason) => return Outcome::dead(reason),
         };
         match self.send(&record, last_start).await {
-            Ok(()) => Outcome::Delivered,
+            Ok(()) => {
+                suspects.accepted();
+                Outcome::Delivered
+            }
             Err(None) => too_late(),
-            Err(Some(code)) if trouble(code) == Trouble::Silence => self.after_silence(&record, begun).await,
+            Err(Some(code)) if trouble(code) == Trouble::Silence => {
+                suspects.suspect(index, begun, self.after_silence(&record, begun).await)
+            }
             Err(Some(code)) => {
                 let detail = self.client.log.last_trouble().filter(|_| trouble(code) != Trouble::Batch);
                 let literal = self.settings.topic.as_literal().is_some();
@@ -217,12 +231,13 @@ fn code_of(error: &KafkaError) -> Code {
 #[async_trait]
 impl Sink for KafkaSink {
     async fn deliver(&self, page: &mut Page) {
-        let events = page.events().to_vec();
-        let last_start = self.route.last_start(self.longest());
+        let (events, suspects) = (page.events().to_vec(), self.suspicion.suspects());
+        let last_start = self.route.last_start(page, self.longest());
         chains::deliver(page, self.route.in_key_order, events.len(), last_start, |index| {
-            self.deliver_one(&events[index], last_start)
+            self.deliver_one(&suspects, index, &events[index], last_start)
         })
         .await;
+        suspects.judge(page);
     }
 
     async fn check(&self) -> Result<(), String> {
@@ -254,7 +269,7 @@ mod tests {
             route.page_time = Duration::from_secs(page_time);
             settings.timeout = Duration::from_secs(timeout);
             let sink = KafkaSink::new(settings, route).expect("opens");
-            let last_start = sink.route.last_start(sink.longest()) - Instant::now();
+            let last_start = sink.route.last_start(&Page::new(Vec::new()), sink.longest()) - Instant::now();
             let whole = last_start + sink.settings.timeout + PATIENCE + sink.asking() * 2;
             assert!(whole < sink.route.page_time, "{whole:?} of {page_time} s for {timeout} s");
         }

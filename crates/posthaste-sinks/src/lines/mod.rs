@@ -8,7 +8,7 @@
 //!
 //! A write that takes longer may still end well. What it wrote is not written again when it comes again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
@@ -30,6 +30,11 @@ pub use place::LinesSettings;
 
 /// How long a write may take before its events are said to wait.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many late lines are remembered, and for how long: far longer than the engine takes to hand over again what waits, and
+/// what is replayed some day is to be written again.
+const REMEMBERED: usize = 10_000;
+const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl LinesSettings {
     /// `type = "file"` with its `path`.
@@ -61,7 +66,7 @@ struct State {
     place: Place,
     under_way: HashSet<Sending>,
     /// Written by a write that was given up, and not yet come again.
-    written: HashSet<Sending>,
+    written: HashMap<Sending, Instant>,
 }
 
 type Sending = (EventId, u32);
@@ -82,7 +87,7 @@ impl LinesSink {
     /// Nothing is opened yet.
     pub fn new(settings: LinesSettings, route: Route) -> Self {
         let place = Place::new(settings.clone());
-        let state = State { place, under_way: HashSet::new(), written: HashSet::new() };
+        let state = State { place, under_way: HashSet::new(), written: HashMap::new() };
         Self { route, settings, state: Mutex::new(state) }
     }
 
@@ -111,7 +116,7 @@ impl LinesSink {
         let ended = state.place.end(until).await?;
         let sendings = std::mem::take(&mut state.under_way);
         if let Some(Ok(())) = ended {
-            state.written.extend(sendings);
+            state.remember(sendings);
         }
         Ok(state)
     }
@@ -145,15 +150,24 @@ impl State {
         ended.transpose().map(drop).map_err(Trouble::Failed)
     }
 
-    /// Marks what a late write has written, and returns the places of the rest. A page that has nothing of it ends the
-    /// memory: what is replayed some day is to be written again.
+    /// Until they come again. The memory has an end: rather a line twice than a memory without bounds.
+    fn remember(&mut self, sendings: HashSet<Sending>) {
+        let now = Instant::now();
+        self.forget_old(now);
+        let room = REMEMBERED.saturating_sub(self.written.len());
+        self.written.extend(sendings.into_iter().take(room).map(|sending| (sending, now)));
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        self.written.retain(|_, since| now.duration_since(*since) < REMEMBERED_FOR);
+    }
+
+    /// Marks what a late write has written, and returns the places of the rest.
     fn leave_out_written(&mut self, page: &mut Page) -> Vec<usize> {
+        self.forget_old(Instant::now());
         let all = 0..page.events().len();
         let (written, rest): (Vec<usize>, Vec<usize>) =
-            all.partition(|index| self.written.remove(&sending(page, *index)));
-        if written.is_empty() {
-            self.written.clear();
-        }
+            all.partition(|index| self.written.remove(&sending(page, *index)).is_some());
         for index in written {
             page.mark(index, Outcome::Delivered);
         }
@@ -205,20 +219,38 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_was_written_late_is_left_out_until_something_else_comes() {
-        let event = || Arc::new(NewEvent::bytes("t", vec![]).stored(1, DateTime::UNIX_EPOCH));
-        let (a, b, c): (Arc<Event>, Arc<Event>, Arc<Event>) = (event(), event(), event());
+    fn event() -> Arc<Event> {
+        Arc::new(NewEvent::bytes("t", vec![]).stored(1, DateTime::UNIX_EPOCH))
+    }
+
+    fn state() -> State {
         let place = Place::new(LinesSettings::Stdout);
-        let written = HashSet::from([(a.id, 1), (b.id, 1)]);
-        let mut state = State { place, under_way: HashSet::new(), written };
+        State { place, under_way: HashSet::new(), written: HashMap::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_late_is_left_out_when_it_comes_again() {
+        let (a, b, c) = (event(), event(), event());
+        let mut state = state();
+        state.remember(HashSet::from([(a.id, 1), (b.id, 1)]));
         let mut page = Page::new(vec![a.clone(), c.clone()]);
         assert_eq!(state.leave_out_written(&mut page), [1]);
         assert_eq!((page.outcome(0), page.outcome(1)), (Some(&Outcome::Delivered), None));
-        let mut second = Page::for_attempts([(b.clone(), 2, 0), (b.clone(), 1, 0)]);
+        assert_eq!(state.leave_out_written(&mut Page::new(vec![a])), [0], "a replay is written");
+        assert_eq!(state.leave_out_written(&mut Page::new(vec![c])), [0], "others come in between");
+        let mut second = Page::for_attempts([(b.clone(), 2, 0), (b, 1, 0)]);
         assert_eq!(state.leave_out_written(&mut second), [0], "another attempt is another line");
-        state.written.insert((b.id, 1));
-        assert_eq!(state.leave_out_written(&mut Page::new(vec![c])), [0]);
-        assert_eq!(state.leave_out_written(&mut Page::new(vec![b])), [0], "a replay is written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_of_late_lines_ends_with_time_and_number() {
+        let (mut state, late) = (state(), event());
+        state.remember(HashSet::from([(late.id, 1)]));
+        tokio::time::advance(REMEMBERED_FOR).await;
+        assert_eq!(state.leave_out_written(&mut Page::new(vec![late])), [0]);
+        assert_eq!(state.written.len(), 0);
+        let (id, many) = (event().id, u32::try_from(REMEMBERED).expect("small") + 1);
+        state.remember((0..many).map(|attempt| (id, attempt)).collect());
+        assert_eq!(state.written.len(), REMEMBERED);
     }
 }

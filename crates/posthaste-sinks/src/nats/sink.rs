@@ -21,6 +21,7 @@ use super::settings::NatsSettings;
 use super::warnings;
 use crate::chains;
 use crate::endpoint::{Endpoint, Route, too_late};
+use crate::suspicion::{Suspects, Suspicion};
 
 /// How many events whose acknowledgement was lost are remembered, so that no alarm is raised about them.
 const REMEMBERED: usize = 10_000;
@@ -36,6 +37,14 @@ pub struct NatsSink {
     /// Sent by us, and nobody knows whether they arrived.
     unsure: Mutex<HashSet<EventId>>,
     unexpected_duplicates: AtomicU64,
+    suspicion: Suspicion,
+}
+
+/// An event of a page, about to be sent.
+struct Parcel {
+    index: usize,
+    event: Arc<Event>,
+    attempt: u32,
 }
 
 impl NatsSink {
@@ -49,6 +58,7 @@ impl NatsSink {
             connection: tokio::sync::Mutex::default(),
             unsure: Mutex::default(),
             unexpected_duplicates: AtomicU64::new(0),
+            suspicion: Suspicion::default(),
         })
     }
 
@@ -80,13 +90,8 @@ impl NatsSink {
         }
     }
 
-    async fn send(
-        &self,
-        connection: &Arc<Connection>,
-        event: &Event,
-        attempt: u32,
-        last_start: Instant,
-    ) -> Outcome {
+    async fn send(&self, suspects: &Suspects<'_>, parcel: &Parcel, last_start: Instant) -> Outcome {
+        let Parcel { index, event, attempt } = parcel;
         let prepared = subject(&self.settings.subject, event).and_then(|subject| {
             let (headers, body) = message(&self.route, self.settings.stream.as_deref(), event)?;
             Ok((subject, headers, body))
@@ -96,11 +101,26 @@ impl NatsSink {
             Err(sentence) => return Outcome::dead(format!("NATS: {sentence}")),
         };
         let Some(turn) = self.turn(last_start).await else { return too_late() };
-        let answer = self.publish(connection, &subject, headers, body).await;
+        // The one that works now: what was silent about an earlier event of the page is forgotten.
+        let connection = match timeout_at(last_start, self.connection()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(sentence)) => return Outcome::unavailable(sentence),
+            Err(_) => return too_late(),
+        };
+        let sent = Instant::now();
+        let answer = self.publish(&connection, &subject, headers, body).await;
         drop(turn);
         match answer {
-            Ok(ack) => self.delivered(event, attempt, &ack),
-            Err(error) => self.failed(connection, event, &subject, &error).await,
+            Ok(ack) => {
+                suspects.accepted();
+                self.delivered(event, *attempt, &ack)
+            }
+            Err(error) => match self.failed(&connection, event, &subject, &error).await {
+                Failure::Refused(reason) if is_silence(&error) => {
+                    suspects.suspect(*index, sent, Outcome::retry(reason))
+                }
+                failure => failure.outcome(self.destination()),
+            },
         }
     }
 
@@ -149,8 +169,8 @@ impl NatsSink {
         event: &Event,
         subject: &str,
         error: &PublishError,
-    ) -> Outcome {
-        let silent = error.kind() == PublishErrorKind::TimedOut;
+    ) -> Failure {
+        let silent = is_silence(error);
         let mut failure = failure(error, subject);
         if silent || error.kind() == PublishErrorKind::StreamNotFound {
             let looking = self.second_look(connection, subject, silent);
@@ -162,7 +182,7 @@ impl NatsSink {
         if let (Failure::Away(reason), Some(complaint)) = (&mut failure, connection.complaint()) {
             reason.push_str(&format!("; the server said: {complaint}"));
         }
-        failure.outcome(self.destination())
+        failure
     }
 
     fn destination(&self) -> Destination {
@@ -247,6 +267,10 @@ async fn look_at(jetstream: &Context, stream: &str, subject: &str) -> Failure {
     }
 }
 
+fn is_silence(error: &PublishError) -> bool {
+    error.kind() == PublishErrorKind::TimedOut
+}
+
 fn no_answer(stream: &str, subject: &str) -> String {
     format!("NATS: the stream {stream} does not answer for the subject {subject}; look for its leader")
 }
@@ -256,23 +280,19 @@ impl Sink for NatsSink {
     /// One event of a key after the other, many keys at a time.
     async fn deliver(&self, page: &mut Page) {
         // Before connecting, which takes its share of the page's time.
-        let last_start = self.route.last_start(self.settings.timeout);
-        let connection = match self.connection().await {
-            Ok(connection) => connection,
-            Err(sentence) => return page.mark_rest(&Outcome::unavailable(sentence)),
+        let last_start = self.route.last_start(page, self.settings.timeout);
+        if let Err(sentence) = self.connection().await {
+            return page.mark_rest(&Outcome::unavailable(sentence));
+        }
+        let parcel = |(index, event): (usize, &Arc<Event>)| {
+            let (event, attempt) = (event.clone(), page.attempt(index));
+            Parcel { index, event, attempt }
         };
-        let sends: Vec<(Arc<Event>, u32)> = page
-            .events()
-            .iter()
-            .cloned()
-            .enumerate()
-            .map(|(index, event)| (event, page.attempt(index)))
-            .collect();
-        let send = |index: usize| {
-            let (connection, (event, attempt)) = (&connection, &sends[index]);
-            self.send(connection, event, *attempt, last_start)
-        };
+        let parcels: Vec<Parcel> = page.events().iter().enumerate().map(parcel).collect();
+        let suspects = self.suspicion.suspects();
+        let send = |index: usize| self.send(&suspects, &parcels[index], last_start);
         chains::deliver(page, self.route.in_key_order, self.settings.in_flight, last_start, send).await;
+        suspects.judge(page);
     }
 
     async fn check(&self) -> Result<(), String> {

@@ -1,6 +1,5 @@
 //! What the keys of a page know of each other while they are sent: how much time is left, and what a check has said.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use posthaste::{Outcome, Page, Sink};
@@ -8,10 +7,11 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::client::Batching;
-use crate::endpoint::{Route, Suspects, after_silence};
+use crate::endpoint::{Route, after_silence};
+use crate::suspicion::{Suspects, Suspicion};
 
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct Course<'c> {
     /// Nothing else can be meant by silence.
     pub(super) is_one_event: bool,
     timeout: Duration,
@@ -19,19 +19,19 @@ pub(super) struct Course {
     /// What was started in time is over by then.
     pub(super) end: Instant,
     checks: [OnceCell<Outcome>; 2],
-    suspects: Mutex<Suspects>,
+    pub(super) suspects: Suspects<'c>,
 }
 
-impl Course {
-    pub(super) fn new(page: &Page, route: &Route, timeout: Duration) -> Self {
-        let last_start = route.last_start(timeout);
+impl<'c> Course<'c> {
+    pub(super) fn new(page: &Page, route: &Route, timeout: Duration, suspicion: &'c Suspicion) -> Self {
+        let last_start = route.last_start(page, timeout);
         Self {
             is_one_event: page.events().len() == 1,
             timeout,
             last_start,
             end: last_start + timeout,
             checks: Default::default(),
-            suspects: Mutex::default(),
+            suspects: suspicion.suspects(),
         }
     }
 
@@ -46,13 +46,5 @@ impl Course {
             Batching::Alone => &self.checks[1],
         };
         check.get_or_init(|| after_silence(sink, silence, self.timeout)).await.clone()
-    }
-
-    pub(super) fn suspect(&self, index: usize) {
-        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).note(index);
-    }
-
-    pub(super) fn judge(self, page: &mut Page) {
-        self.suspects.into_inner().unwrap_or_else(PoisonError::into_inner).judge(page);
     }
 }

@@ -18,6 +18,7 @@ use super::health;
 use super::message::message;
 use super::settings::{Credentials, PubsubSettings, service_account};
 use crate::endpoint::{Endpoint, Route};
+use crate::suspicion::Suspicion;
 
 type Marks = Vec<(usize, Outcome)>;
 
@@ -26,6 +27,7 @@ type Marks = Vec<(usize, Outcome)>;
 pub struct PubsubSink {
     route: Route,
     client: Client,
+    suspicion: Suspicion,
 }
 
 /// A message on its way, with its place in the page.
@@ -38,11 +40,12 @@ struct Parcel {
 
 impl PubsubSink {
     /// Nothing is connected yet; the error is a sentence.
-    pub fn new(settings: PubsubSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: PubsubSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         if let Credentials::File(path) = &settings.credentials {
             service_account(path)?;
         }
-        Ok(Self { route, client: Client::new(settings) })
+        Ok(Self { route, client: Client::new(settings), suspicion: Suspicion::default() })
     }
 
     fn settings(&self) -> &PubsubSettings {
@@ -87,7 +90,7 @@ impl PubsubSink {
 
     /// Sends the messages of a key, until one is not accepted. As long as the topic stays the same they are sent at once:
     /// the client sends nothing of a key after a failure. Another topic is another sender, and waits.
-    async fn send(&self, course: &Course, chain: Vec<Parcel>) -> Marks {
+    async fn send(&self, course: &Course<'_>, chain: Vec<Parcel>) -> Marks {
         let mut marks = Vec::with_capacity(chain.len());
         for run in chain.chunk_by(|left, right| left.topic == right.topic) {
             if let Some(failed) = self.send_run(course, run, &mut marks).await {
@@ -99,29 +102,38 @@ impl PubsubSink {
     }
 
     /// Several messages share a request, so that the failure of one hits them all: then each is sent alone.
-    async fn send_run(&self, course: &Course, run: &[Parcel], marks: &mut Marks) -> Option<(usize, Outcome)> {
-        let before = marks.len();
+    async fn send_run(
+        &self,
+        course: &Course<'_>,
+        run: &[Parcel],
+        marks: &mut Marks,
+    ) -> Option<(usize, Outcome)> {
+        let (before, sent) = (marks.len(), Instant::now());
         let (index, failure) = self.publish(course, run, Batching::Together, marks).await?;
         match failure {
             Failure::Refused(_) => {}
             Failure::Silence(silence) => {
                 let outcome = course.ask(self, Batching::Together, &silence).await;
-                if course.is_one_event || matches!(outcome, Outcome::Unavailable { .. }) {
+                if matches!(outcome, Outcome::Unavailable { .. }) {
                     return Some((index, outcome));
                 }
+                if course.is_one_event {
+                    return Some((index, course.suspects.suspect(index, sent, outcome)));
+                }
+                course.suspects.fell_silent(sent);
             }
             other => return Some((index, other.outcome(self.has_one_topic()))),
         }
         let rest = &run[marks.len() - before..];
+        let sent = Instant::now();
         let (index, failure) = self.publish(course, rest, Batching::Alone, marks).await?;
-        Some((index, self.alone(course, index, failure).await))
+        Some((index, self.alone(course, index, failure, sent).await))
     }
 
     /// What the failure of a message means that had its own request.
-    async fn alone(&self, course: &Course, index: usize, failure: Failure) -> Outcome {
+    async fn alone(&self, course: &Course<'_>, index: usize, failure: Failure, sent: Instant) -> Outcome {
         let Failure::Silence(silence) = failure else { return failure.outcome(self.has_one_topic()) };
-        course.suspect(index);
-        course.ask(self, Batching::Alone, &silence).await
+        course.suspects.suspect(index, sent, course.ask(self, Batching::Alone, &silence).await)
     }
 
     fn has_one_topic(&self) -> bool {
@@ -131,7 +143,7 @@ impl PubsubSink {
     /// Marks what was accepted, up to the first that was not.
     async fn publish(
         &self,
-        course: &Course,
+        course: &Course<'_>,
         run: &[Parcel],
         batching: Batching,
         marks: &mut Marks,
@@ -148,7 +160,10 @@ impl PubsubSink {
             run.iter().map(|parcel| publisher.publish(parcel.message.clone())).collect();
         for (parcel, answer) in run.iter().zip(sent) {
             match self.answer(course, answer, &parcel.topic).await {
-                Ok(()) => marks.push((parcel.index, Outcome::Delivered)),
+                Ok(()) => {
+                    course.suspects.accepted();
+                    marks.push((parcel.index, Outcome::Delivered));
+                }
                 Err(failure) => return Some((parcel.index, failure)),
             }
         }
@@ -157,7 +172,7 @@ impl PubsubSink {
 
     async fn publisher(
         &self,
-        course: &Course,
+        course: &Course<'_>,
         first: &Parcel,
         batching: Batching,
     ) -> Result<Publisher, String> {
@@ -167,7 +182,7 @@ impl PubsubSink {
     }
 
     /// The messages of a key may need several requests, one after the other; each has its time, the page has one for all.
-    async fn answer(&self, course: &Course, answer: PublishFuture, topic: &str) -> Result<(), Failure> {
+    async fn answer(&self, course: &Course<'_>, answer: PublishFuture, topic: &str) -> Result<(), Failure> {
         let limit = self.settings().timeout;
         let patience = Instant::now() + limit;
         let late = |_| match patience <= course.end {
@@ -187,7 +202,7 @@ impl PubsubSink {
 #[async_trait]
 impl Sink for PubsubSink {
     async fn deliver(&self, page: &mut Page) {
-        let course = Course::new(page, &self.route, self.settings().timeout);
+        let course = Course::new(page, &self.route, self.settings().timeout, &self.suspicion);
         let chains = self.chains(page);
         // Marked as they come: what is marked counts, whatever becomes of the rest.
         let mut sending: FuturesUnordered<_> =
@@ -196,7 +211,7 @@ impl Sink for PubsubSink {
             marks.into_iter().for_each(|(index, outcome)| page.mark(index, outcome));
         }
         drop(sending);
-        course.judge(page);
+        course.suspects.judge(page);
     }
 
     async fn check(&self) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::errors::{self, Address};
 use super::link::Link;
@@ -13,6 +13,7 @@ use super::message::Outgoing;
 use super::settings::RabbitmqSettings;
 use crate::chains;
 use crate::endpoint::{Endpoint, Route, after_silence, too_late};
+use crate::suspicion::{Suspects, Suspicion};
 use crate::tls::is_this_machine;
 
 /// Publishes events to exchanges.
@@ -21,13 +22,34 @@ pub struct RabbitmqSink {
     settings: RabbitmqSettings,
     route: Route,
     link: Mutex<Option<Arc<Link>>>,
+    suspicion: Suspicion,
+}
+
+/// What came of sending an event.
+enum Sent {
+    Known(Outcome),
+    /// Since when, and what a check says.
+    Silence(Instant, Outcome),
+}
+
+impl Sent {
+    fn outcome(self, suspects: &Suspects<'_>, index: usize) -> Outcome {
+        match self {
+            Self::Silence(since, meaning) => suspects.suspect(index, since, meaning),
+            Self::Known(Outcome::Delivered) => {
+                suspects.accepted();
+                Outcome::Delivered
+            }
+            Self::Known(outcome) => outcome,
+        }
+    }
 }
 
 impl RabbitmqSink {
     /// Nothing is opened yet.
     pub fn new(mut settings: RabbitmqSettings, route: Route) -> Result<Self, String> {
         settings.timeout = route.patience(settings.timeout);
-        Ok(Self { settings, route, link: Mutex::default() })
+        Ok(Self { settings, route, link: Mutex::default(), suspicion: Suspicion::default() })
     }
 
     /// The link, opened if there is none that works. Opening has a deadline, so waiting for the lock has one too.
@@ -52,28 +74,41 @@ impl RabbitmqSink {
         }
     }
 
-    async fn send(&self, link: &Arc<Link>, event: &Event, last_start: Instant) -> Outcome {
+    /// Over the link that works now: one that was silent about an earlier event of the page is forgotten.
+    async fn send(&self, event: &Event, last_start: Instant) -> Sent {
+        match timeout_at(last_start, self.link()).await {
+            Ok(Ok(link)) => self.send_over(&link, event, last_start).await,
+            Ok(Err(reason)) => Sent::Known(Outcome::unavailable(reason)),
+            Err(_) => Sent::Known(too_late()),
+        }
+    }
+
+    async fn send_over(&self, link: &Arc<Link>, event: &Event, last_start: Instant) -> Sent {
+        // What is sent to a blocked connection would wait, and arrive a second time later.
+        if let Some(reason) = link.blocked() {
+            return Sent::Known(Outcome::unavailable(blocked(&reason)));
+        }
         let message = Outgoing::of(event, &self.settings, &self.route);
         let checked = message.and_then(|message| message.check_frame(link.frame_max()).map(|()| message));
         match checked {
             Ok(message) => match link.turn(last_start).await {
                 Some(_turn) => self.publish(link, &message).await,
-                None => too_late(),
+                None => Sent::Known(too_late()),
             },
-            Err(reason) => Outcome::dead(reason),
+            Err(reason) => Sent::Known(Outcome::dead(reason)),
         }
     }
 
-    async fn publish(&self, link: &Arc<Link>, message: &Outgoing) -> Outcome {
-        let address = self.address(message);
+    async fn publish(&self, link: &Arc<Link>, message: &Outgoing) -> Sent {
+        let (address, sent) = (self.address(message), Instant::now());
         let publishing = timeout(self.settings.timeout, link.publish(message));
         tokio::select! {
             done = publishing => match done {
-                Ok(Ok(confirmation)) => errors::of_confirmation(&confirmation, address),
-                Ok(Err(error)) => errors::of_error(&error, address),
-                Err(_) => self.after_silence(link).await,
+                Ok(Ok(confirmation)) => Sent::Known(errors::of_confirmation(&confirmation, address)),
+                Ok(Err(error)) => Sent::Known(errors::of_error(&error, address)),
+                Err(_) => Sent::Silence(sent, self.after_silence(link).await),
             },
-            reason = link.until_blocked() => Outcome::unavailable(blocked(&reason)),
+            reason = link.until_blocked() => Sent::Known(Outcome::unavailable(blocked(&reason))),
         }
     }
 
@@ -108,19 +143,15 @@ impl RabbitmqSink {
 impl Sink for RabbitmqSink {
     async fn deliver(&self, page: &mut Page) {
         // Before connecting, which takes its share of the page's time.
-        let last_start = self.route.last_start(self.settings.timeout);
-        let link = match self.link().await {
-            Ok(link) => link,
-            Err(reason) => return page.mark_rest(&Outcome::unavailable(reason)),
-        };
-        // What is sent to a blocked connection would wait, and arrive a second time later.
-        if let Some(reason) = link.blocked() {
-            return page.mark_rest(&Outcome::unavailable(blocked(&reason)));
+        let last_start = self.route.last_start(page, self.settings.timeout);
+        if let Err(reason) = self.link().await {
+            return page.mark_rest(&Outcome::unavailable(reason));
         }
-        let events = page.events().to_vec();
+        let (events, suspects) = (page.events().to_vec(), self.suspicion.suspects());
         let (in_key_order, in_flight) = (self.route.in_key_order, self.settings.in_flight);
-        let send = |index: usize| self.send(&link, &events[index], last_start);
+        let send = async |index: usize| self.send(&events[index], last_start).await.outcome(&suspects, index);
         chains::deliver(page, in_key_order, in_flight, last_start, send).await;
+        suspects.judge(page);
     }
 
     async fn check(&self) -> Result<(), String> {

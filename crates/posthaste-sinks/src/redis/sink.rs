@@ -14,7 +14,8 @@ use super::fields::Entry;
 use super::script::{Answer, add};
 use super::settings::RedisSettings;
 use super::warnings;
-use crate::endpoint::{Endpoint, Route, Suspects, after_silence, too_late};
+use crate::endpoint::{Endpoint, Route, after_silence, too_late};
+use crate::suspicion::{Suspects, Suspicion};
 
 /// A script holds up everybody else, so it gets no more than this at a time. A larger event goes alone.
 const PART_BYTES: usize = 4 * 1024 * 1024;
@@ -28,6 +29,7 @@ pub struct RedisSink {
     client: Client,
     script: Script,
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    suspicion: Suspicion,
 }
 
 /// An event that can be sent, and where it stands.
@@ -39,10 +41,12 @@ struct Ready {
 
 impl RedisSink {
     /// Reads certificates and opens nothing else: the first page or health check connects.
-    pub fn new(settings: RedisSettings, route: Route) -> Result<Self, String> {
+    pub fn new(mut settings: RedisSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         let client = client(&settings)?;
         let script = Script::new(include_str!("script.lua"));
-        Ok(Self { settings, route, client, script, connection: tokio::sync::Mutex::default() })
+        let (connection, suspicion) = (tokio::sync::Mutex::default(), Suspicion::default());
+        Ok(Self { settings, route, client, script, connection, suspicion })
     }
 
     /// The connection, or a new one if there is none that works. Whoever comes meanwhile waits for the same one.
@@ -152,7 +156,7 @@ struct Turn<'t> {
     parts: VecDeque<&'t [Ready]>,
     /// Chains with a refused event.
     stuck: HashSet<usize>,
-    suspects: Suspects,
+    suspects: Suspects<'t>,
 }
 
 impl<'t> Turn<'t> {
@@ -164,12 +168,13 @@ impl<'t> Turn<'t> {
             if Instant::now() >= last_start {
                 return Err(too_late());
             }
+            let sent = Instant::now();
             match self.sink.send(&free).await {
                 Ok(answers) => self.mark(&free, answers)?,
                 Err(failure) => {
-                    let silence = matches!(failure, Failure::Silence(_));
+                    let silent_since = matches!(failure, Failure::Silence(_)).then_some(sent);
                     let outcome = self.sink.meaning(failure, &first.entry.stream).await;
-                    self.one_by_one_or_blame(part, &free, outcome, silence)?;
+                    self.one_by_one_or_blame(part, &free, outcome, silent_since)?;
                 }
             }
         }
@@ -180,7 +185,10 @@ impl<'t> Turn<'t> {
         let (everywhere, mut away) = (self.sink.one_stream(), None);
         for (ready, answer) in part.iter().zip(answers) {
             match answer {
-                Answer::Added => self.page.delivered(ready.index),
+                Answer::Added => {
+                    self.suspects.accepted();
+                    self.page.delivered(ready.index);
+                }
                 Answer::LeftOut => {}
                 Answer::Refused(words) => {
                     let outcome = refused(&words, &ready.entry.stream, everywhere);
@@ -198,20 +206,22 @@ impl<'t> Turn<'t> {
         part: &'t [Ready],
         free: &[&Ready],
         outcome: Outcome,
-        silence: bool,
+        silent_since: Option<Instant>,
     ) -> Result<(), Outcome> {
         if is_away(&outcome) {
             return Err(outcome);
         }
         if let [alone] = free {
+            let outcome = match silent_since {
+                Some(since) => self.suspects.suspect(alone.index, since, outcome),
+                None => outcome,
+            };
             self.blame(alone, outcome);
-            if silence {
-                self.suspects.note(alone.index);
-            }
         } else {
+            silent_since.inspect(|since| self.suspects.fell_silent(*since));
             part.chunks(1).rev().for_each(|alone| self.parts.push_front(alone));
         }
-        match self.suspects.are_innocent(self.page) {
+        match self.suspects.are_innocent() {
             true => Err(Outcome::unavailable("not sent: the receiver accepts nothing")),
             false => Ok(()),
         }
@@ -247,13 +257,13 @@ fn parts(ready: &[Ready]) -> VecDeque<&[Ready]> {
 #[async_trait]
 impl Sink for RedisSink {
     async fn deliver(&self, page: &mut Page) {
-        let last_start = self.route.last_start(self.settings.timeout);
+        let last_start = self.route.last_start(page, self.settings.timeout);
         let connection = match self.in_time(self.connection()).await.flatten() {
             Ok(connection) => connection,
             Err(sentence) => return page.mark_rest(&Outcome::unavailable(sentence)),
         };
         let ready = self.ready(page, connection.longest);
-        let (parts, stuck, suspects) = (parts(&ready), HashSet::new(), Suspects::default());
+        let (parts, stuck, suspects) = (parts(&ready), HashSet::new(), self.suspicion.suspects());
         let mut turn = Turn { sink: self, page, parts, stuck, suspects };
         if let Err(outcome) = turn.run(last_start).await {
             turn.page.mark_rest(&outcome);

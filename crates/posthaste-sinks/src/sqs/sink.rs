@@ -1,8 +1,8 @@
 //! Delivering pages, wave by wave.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::Client;
@@ -21,7 +21,8 @@ use super::message::Entry;
 use super::settings::SqsSettings;
 use super::waves::batches;
 use crate::chains;
-use crate::endpoint::{Endpoint, Route, Suspects, after_silence, too_late, unless_away};
+use crate::endpoint::{Endpoint, Route, after_silence, too_late, unless_away};
+use crate::suspicion::{Suspects, Suspicion};
 
 type Marks = Vec<(usize, Outcome)>;
 
@@ -31,19 +32,20 @@ pub struct SqsSink {
     settings: SqsSettings,
     route: Route,
     client: OnceCell<Client>,
+    suspicion: Suspicion,
 }
 
 /// What the calls of a page know of each other.
 #[derive(Debug)]
-struct Course {
+struct Course<'c> {
     away: AtomicBool,
     last_start: Instant,
-    suspects: Mutex<Suspects>,
+    suspects: Suspects<'c>,
 }
 
-impl Course {
-    fn until(last_start: Instant) -> Self {
-        Self { away: AtomicBool::new(false), last_start, suspects: Mutex::default() }
+impl<'c> Course<'c> {
+    fn until(last_start: Instant, suspects: Suspects<'c>) -> Self {
+        Self { away: AtomicBool::new(false), last_start, suspects }
     }
 
     /// Why nothing more may be started, if so.
@@ -53,20 +55,13 @@ impl Course {
         }
         (Instant::now() >= self.last_start).then(too_late)
     }
-
-    fn suspect(&self, index: usize) {
-        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).note(index);
-    }
-
-    fn judge(self, page: &mut Page) {
-        self.suspects.into_inner().unwrap_or_else(PoisonError::into_inner).judge(page);
-    }
 }
 
 impl SqsSink {
     /// Nothing is opened yet.
-    pub fn new(settings: SqsSettings, route: Route) -> Result<Self, String> {
-        Ok(Self { settings, route, client: OnceCell::new() })
+    pub fn new(mut settings: SqsSettings, route: Route) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
+        Ok(Self { settings, route, client: OnceCell::new(), suspicion: Suspicion::default() })
     }
 
     async fn client(&self) -> &Client {
@@ -74,7 +69,7 @@ impl SqsSink {
     }
 
     /// Sends these events, of which no two must wait for each other.
-    async fn send_wave(&self, course: &Course, events: &[Arc<Event>], wave: &[usize]) -> Marks {
+    async fn send_wave(&self, course: &Course<'_>, events: &[Arc<Event>], wave: &[usize]) -> Marks {
         let (mut marks, mut entries) = (Vec::new(), Vec::new());
         for &index in wave {
             match Entry::of(index, &events[index], &self.settings, &self.route) {
@@ -90,7 +85,7 @@ impl SqsSink {
     }
 
     /// Once the receiver is away, or the time of the page is over, nothing more is started.
-    async fn send_unless(&self, course: &Course, batch: Vec<Entry>) -> Marks {
+    async fn send_unless(&self, course: &Course<'_>, batch: Vec<Entry>) -> Marks {
         if let Some(end) = course.end() {
             return all(&batch, &end);
         }
@@ -102,10 +97,11 @@ impl SqsSink {
     }
 
     /// One call; or, if it fails because of one of its messages, one for each, to find out which.
-    async fn send(&self, course: &Course, batch: Vec<Entry>) -> Marks {
+    async fn send(&self, course: &Course<'_>, batch: Vec<Entry>) -> Marks {
+        let sent = Instant::now();
         match self.call(&batch).await {
-            Ok(answer) => self.read(&batch, &answer).await,
-            Err(failure) if failure.is_silence() => self.after_silence(course, batch, &failure).await,
+            Ok(answer) => self.read(course, &batch, &answer, sent).await,
+            Err(failure) if failure.is_silence() => self.after_silence(course, batch, &failure, sent).await,
             Err(failure) if failure.may_be_about_one() && batch.len() > 1 => {
                 self.one_by_one(course, batch).await
             }
@@ -113,7 +109,7 @@ impl SqsSink {
         }
     }
 
-    async fn one_by_one(&self, course: &Course, batch: Vec<Entry>) -> Marks {
+    async fn one_by_one(&self, course: &Course<'_>, batch: Vec<Entry>) -> Marks {
         let mut marks = Vec::with_capacity(batch.len());
         for entry in batch {
             marks.extend(Box::pin(self.send_unless(course, vec![entry])).await);
@@ -122,28 +118,48 @@ impl SqsSink {
     }
 
     /// If SQS is there, one of the messages is at fault: it is found by sending each alone.
-    async fn after_silence(&self, course: &Course, batch: Vec<Entry>, failure: &Failure) -> Marks {
+    async fn after_silence(
+        &self,
+        course: &Course<'_>,
+        batch: Vec<Entry>,
+        failure: &Failure,
+        sent: Instant,
+    ) -> Marks {
         match after_silence(self, failure.text(), self.settings.timeout).await {
             away @ Outcome::Unavailable { .. } => all(&batch, &away),
-            _ if batch.len() > 1 => self.one_by_one(course, batch).await,
+            _ if batch.len() > 1 => {
+                course.suspects.fell_silent(sent);
+                self.one_by_one(course, batch).await
+            }
             retry => {
-                batch.iter().for_each(|entry| course.suspect(entry.index));
-                all(&batch, &retry)
+                let suspect =
+                    |entry: &Entry| (entry.index, course.suspects.suspect(entry.index, sent, retry.clone()));
+                batch.iter().map(suspect).collect()
             }
         }
     }
 
     /// What a call that was answered says of its messages. That all of them fail, and by nobody's fault, is the server's.
-    async fn read(&self, batch: &[Entry], answer: &SendMessageBatchOutput) -> Marks {
+    async fn read(
+        &self,
+        course: &Course<'_>,
+        batch: &[Entry],
+        answer: &SendMessageBatchOutput,
+        sent: Instant,
+    ) -> Marks {
         let fixed = self.fixed_queue();
         let marks: Marks =
             batch.iter().map(|entry| (entry.index, outcome_of(entry, answer, fixed))).collect();
+        if marks.iter().any(|(_, outcome)| *outcome == Outcome::Delivered) {
+            course.suspects.accepted();
+        }
         if !batch.iter().all(|entry| is_nobodys_fault(entry, answer)) {
             return marks;
         }
         match &marks[..] {
             [(index, Outcome::Retry { reason, .. })] => {
-                vec![(*index, unless_away(self, reason.clone(), self.settings.timeout).await)]
+                let outcome = unless_away(self, reason.clone(), self.settings.timeout).await;
+                vec![(*index, course.suspects.suspect(*index, sent, outcome))]
             }
             _ => marks.into_iter().map(|(index, outcome)| (index, as_away(outcome))).collect(),
         }
@@ -207,7 +223,8 @@ impl Sink for SqsSink {
         let events = page.events().to_vec();
         let mut chains: Vec<VecDeque<usize>> =
             chains::chains(page, self.route.in_key_order).into_iter().map(Into::into).collect();
-        let course = Course::until(self.route.last_start(self.settings.timeout));
+        let last_start = self.route.last_start(page, self.settings.timeout);
+        let course = Course::until(last_start, self.suspicion.suspects());
         while !chains.is_empty() {
             if let Some(end) = course.end() {
                 chains.iter().for_each(|chain| page.mark(chain[0], end.clone()));
@@ -223,7 +240,7 @@ impl Sink for SqsSink {
                 sent == Some(&Outcome::Delivered) && !chain.is_empty()
             });
         }
-        course.judge(page);
+        course.suspects.judge(page);
     }
 
     /// With the right to send and nothing else, a queue cannot be seen; that SQS answers so is enough then.

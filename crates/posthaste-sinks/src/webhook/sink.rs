@@ -49,7 +49,8 @@ impl WebhookSink {
         Self::with_lookup(settings, route, &system_lookup())
     }
 
-    fn with_lookup(settings: WebhookSettings, route: Route, lookup: &Lookup) -> Result<Self, String> {
+    fn with_lookup(mut settings: WebhookSettings, route: Route, lookup: &Lookup) -> Result<Self, String> {
+        settings.timeout = route.long_patience(settings.timeout);
         let (client, checker) = client::clients(&settings, lookup)?;
         let slots = Semaphore::new(settings.concurrency);
         let (rest, suspects) = (Rest::default(), Suspects::default());
@@ -131,7 +132,7 @@ impl WebhookSink {
 #[async_trait]
 impl Sink for WebhookSink {
     async fn deliver(&self, page: &mut Page) {
-        let last_start = self.route.last_start(self.settings.timeout.max(self.route.patience(CHECK)));
+        let last_start = self.route.last_start(page, self.settings.timeout.max(self.route.patience(CHECK)));
         let events = page.events().to_vec();
         let send = |index: usize| self.send(&events[index], last_start);
         chains::deliver(page, self.route.in_key_order, self.settings.concurrency, last_start, send).await;

@@ -20,10 +20,10 @@ fn events() -> Vec<Arc<Event>> {
     (0..EVENTS as i64).map(|seq| Arc::new(event(seq))).collect()
 }
 
-/// With a page's time of five seconds, so that one second is long enough to say that a write is stuck.
+/// With a page's time of ten seconds, so that two seconds are long enough to say that a write is stuck.
 fn sink(settings: LinesSettings, subscription: &str) -> LinesSink {
     let mut route = Route::new(subscription);
-    route.page_time = Duration::from_secs(5);
+    route.page_time = Duration::from_secs(10);
     LinesSink::new(settings, route)
 }
 
@@ -110,7 +110,7 @@ async fn nobody_reads_standard_output_and_then_somebody_does() {
 async fn a_lock_that_another_holds_is_waited_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("events.jsonl");
-    let sink = sink(LinesSettings::File(path.clone()), "s");
+    let sink = LinesSink::new(LinesSettings::File(path.clone()), Route::new("s"));
     let holder = File::create(&path).expect("a file");
     holder.lock().expect("locked");
     let events = events();

@@ -62,8 +62,9 @@ impl Context {
     /// Hands a page to the receiver, within the time one event may take. A timeout is the receiver's fault only if it
     /// cannot be reached at all; otherwise one bad event would stall everything. What it had marked or reached by then
     /// counts: an event that is known to be delivered is not sent again because another one took too long.
-    async fn hand_over(&self, mut page: Page, delivery: Option<&DeliveryKey>) -> Vec<Report> {
+    async fn hand_over(&self, page: Page, delivery: Option<&DeliveryKey>) -> Vec<Report> {
         let timeout = self.reader().settings.timeout;
+        let mut page = page.within(timeout);
         if tokio::time::timeout(timeout, self.receiver.receive(&mut page, delivery)).await.is_err() {
             page.mark_rest(&match tokio::time::timeout(timeout, self.receiver.check()).await {
                 Ok(Ok(())) => Outcome::retry(format!("took longer than {timeout:?}")),
