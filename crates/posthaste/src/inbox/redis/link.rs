@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Link {
     now: Arc<Mutex<Now>>,
     /// Nobody can open another one like that of the caller.
-    client: Option<Client>,
+    client: Option<Arc<Client>>,
 }
 
 struct Now {
@@ -29,7 +29,7 @@ impl Link {
     pub(super) async fn open(url: &str) -> RedisResult<Self> {
         let client = Client::open(url)?;
         let connection = ConnectionManager::new_with_config(client.clone(), config()).await?;
-        Ok(Self { client: Some(client), ..Self::over(connection) })
+        Ok(Self { client: Some(Arc::new(client)), ..Self::over(connection) })
     }
 
     pub(super) fn over(connection: ConnectionManager) -> Self {
@@ -51,9 +51,11 @@ impl Link {
 
     /// Of many that waited for the same connection the first one replaces it.
     fn replace(&self, number: u64) {
-        let Some(client) = self.client.clone() else { return };
+        let Some(client) = &self.client else { return };
         // Connects when it is first used.
-        let Ok(connection) = ConnectionManager::new_lazy_with_config(client, config()) else { return };
+        let Ok(connection) = ConnectionManager::new_lazy_with_config(Client::clone(client), config()) else {
+            return;
+        };
         self.with_now(|now| {
             if now.number == number {
                 *now = Now { connection, number: number + 1 };
