@@ -82,6 +82,24 @@ impl KeyQueues {
         self.ready.push_front(work);
     }
 
+    /// The first key goes to the end with all that is ready of it, so that the next one to start is of another key.
+    pub(crate) fn turn(&mut self) {
+        let Some(first) = self.ready.pop_front() else { return };
+        let key = first.key.clone();
+        let (same, others): (VecDeque<Work>, VecDeque<Work>) =
+            self.ready.drain(..).partition(|work| key.is_some() && work.key == key);
+        self.ready = others;
+        self.ready.push_back(first);
+        self.ready.extend(same);
+    }
+
+    /// Whether works of at least two keys could start. One without a key is alone with itself.
+    pub(crate) fn has_choice(&self) -> bool {
+        let mut ready = self.ready.iter();
+        let Some(first) = ready.next() else { return false };
+        ready.any(|work| work.key.is_none() || work.key != first.key)
+    }
+
     /// A work was delivered: the next one of its key is ready.
     pub(crate) fn release(&mut self, key: Option<&str>) {
         let Some(key) = key else { return };

@@ -20,7 +20,8 @@ impl Runner {
             Reads::Due => reader.settings.concurrency as usize,
             _ => 2 * reader.settings.batch_size as usize,
         };
-        let away = self.context.availability.is_away() && held > 0;
+        // Enough to probe with, and not always the same: one key alone may be what the receiver is away for.
+        let away = self.context.availability.is_away() && self.queues.has_choice();
         self.open.len() < OPEN_BATCHES && held < limit && !away
     }
 

@@ -44,8 +44,13 @@ impl Runner {
             }
         }
         self.note_availability(away);
+        let probe = again.len() == 1;
         for work in again.into_iter().rev() {
             self.queues.put_back(work);
+        }
+        // If only this one finds the receiver away, the next probe must be another, or it would hold up everybody.
+        if probe {
+            self.queues.turn();
         }
     }
 
