@@ -130,44 +130,51 @@ impl SinkSettings {
     /// to start in, a send and a check; where a connection has a deadline of its own, that too. In whole seconds, unless it
     /// is less than one.
     pub fn longest_timeout(&self, page_time: Duration) -> Duration {
-        let connects = match self {
-            #[cfg(feature = "kafka")]
-            Self::Kafka(_) => true,
-            #[cfg(feature = "nats")]
-            Self::Nats(_) => true,
-            #[cfg(feature = "rabbitmq")]
-            Self::Rabbitmq(_) => true,
-            _ => false,
-        };
-        let longest = if connects { page_time / 5 } else { page_time * 17 / 40 };
+        let longest = if self.connects() { page_time / 5 } else { page_time * 17 / 40 };
         match longest.as_secs() {
             0 => Duration::from_millis(u64::from(longest.subsec_millis()).max(1)),
             seconds => Duration::from_secs(seconds),
         }
     }
 
+    /// Whether its connection has a deadline of its own.
+    fn connects(&self) -> bool {
+        let connecting = [
+            #[cfg(feature = "kafka")]
+            matches!(self, Self::Kafka(_)),
+            #[cfg(feature = "nats")]
+            matches!(self, Self::Nats(_)),
+            #[cfg(feature = "rabbitmq")]
+            matches!(self, Self::Rabbitmq(_)),
+            false,
+        ];
+        connecting.contains(&true)
+    }
+
     /// Waits no longer than this for one send.
     pub fn limit_timeout(&mut self, longest: Duration) {
-        let timeout = match self {
-            Self::Lines(_) => return,
+        let timeout: Option<&mut Duration> = match self {
+            Self::Lines(_) => None,
             #[cfg(feature = "event-store")]
-            Self::EventStore(settings) => &mut settings.timeout,
+            Self::EventStore(settings) => Some(&mut settings.timeout),
             #[cfg(feature = "kafka")]
-            Self::Kafka(settings) => &mut settings.timeout,
+            Self::Kafka(settings) => Some(&mut settings.timeout),
             #[cfg(feature = "nats")]
-            Self::Nats(settings) => &mut settings.timeout,
+            Self::Nats(settings) => Some(&mut settings.timeout),
             #[cfg(feature = "pubsub")]
-            Self::Pubsub(settings) => &mut settings.timeout,
+            Self::Pubsub(settings) => Some(&mut settings.timeout),
             #[cfg(feature = "rabbitmq")]
-            Self::Rabbitmq(settings) => &mut settings.timeout,
+            Self::Rabbitmq(settings) => Some(&mut settings.timeout),
             #[cfg(feature = "redis")]
-            Self::Redis(settings) => &mut settings.timeout,
+            Self::Redis(settings) => Some(&mut settings.timeout),
             #[cfg(feature = "sqs")]
-            Self::Sqs(settings) => &mut settings.timeout,
+            Self::Sqs(settings) => Some(&mut settings.timeout),
             #[cfg(feature = "webhook")]
-            Self::Webhook(settings) => &mut settings.timeout,
+            Self::Webhook(settings) => Some(&mut settings.timeout),
         };
-        *timeout = longest.min(*timeout);
+        if let Some(timeout) = timeout {
+            *timeout = longest.min(*timeout);
+        }
     }
 
     /// Opens the sink for a subscription, without waiting for its server. The error is a sentence.
