@@ -66,7 +66,9 @@ fn capture(workspace: &Path, folder: &Path) -> Result<()> {
     let mut misfit = String::new();
     for payload in PAYLOADS {
         let enqueue = ["events", "enqueue", "orders", payload, "--type", "order_created", "--key", "order-7"];
-        let answer = scene.run(&[&enqueue[..], &["--aggregate", "order", "order-7", "--json"]].concat())?;
+        let answer = scene.run(
+            &[&enqueue[..], &["--aggregate-type", "order", "--aggregate-id", "order-7", "--json"]].concat(),
+        )?;
         if payload == PAYLOADS[1] {
             misfit = id_of(&answer)?;
         }
