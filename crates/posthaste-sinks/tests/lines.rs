@@ -1,6 +1,7 @@
 //! The sink suite on a file.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ impl Lines {
         self.folder.path().join("events.jsonl")
     }
 
-    fn aside(&self) -> PathBuf {
-        self.folder.path().join("aside.jsonl")
+    fn aside(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("aside-{number}.jsonl"))
     }
 
     fn open(&self, envelope: Envelope) -> Arc<dyn Sink> {
@@ -61,18 +62,30 @@ impl SinkBench for Lines {
         text.lines().map(received).collect()
     }
 
-    /// A folder in the file's place: nobody can write there, not even root.
+    /// A folder in the file's place: nobody can write there, not even root. The sink may be quicker and create the file
+    /// anew; then that one goes aside too.
     async fn take_away(&self) {
-        if self.path().exists() {
-            fs::rename(self.path(), self.aside()).expect("move it aside");
+        for number in 0.. {
+            if self.path().exists() {
+                fs::rename(self.path(), self.aside(number)).expect("move it aside");
+            }
+            match fs::create_dir(self.path()) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => return created.expect("a folder instead"),
+            }
         }
-        fs::create_dir(self.path()).expect("a folder instead");
     }
 
     async fn bring_back(&self) {
         fs::remove_dir(self.path()).expect("the folder goes");
-        if self.aside().exists() {
-            fs::rename(self.aside(), self.path()).expect("move it back");
+        for number in 1.. {
+            let Ok(more) = fs::read(self.aside(number)) else { break };
+            let first = OpenOptions::new().append(true).create(true).open(self.aside(0));
+            first.expect("the first one").write_all(&more).expect("append");
+            fs::remove_file(self.aside(number)).expect("it goes");
+        }
+        if self.aside(0).exists() {
+            fs::rename(self.aside(0), self.path()).expect("move it back");
         }
     }
 
