@@ -47,12 +47,12 @@ impl Route {
     /// A sink's deadline for one thing it waits for, shortened if need be so that connecting, sending and a check fit into
     /// the time of a page.
     pub fn patience(&self, wished: Duration) -> Duration {
-        wished.min(self.page_time / 5)
+        wished.min(share_with_connecting(self.page_time))
     }
 
     /// The same for a sink that connects, sends and is checked within one such deadline each time.
     pub fn long_patience(&self, wished: Duration) -> Duration {
-        wished.min(self.page_time * 17 / 40)
+        wished.min(share_without_connecting(self.page_time))
     }
 
     /// Until when something that takes at most `longest` may be started, so that it, and a health check that takes no
@@ -78,6 +78,16 @@ impl Route {
         self.envelope = envelope;
         self
     }
+}
+
+/// What each of connecting, sending and a check may take of the time of a page.
+pub(crate) fn share_with_connecting(page_time: Duration) -> Duration {
+    page_time / 5
+}
+
+/// The same if connecting is part of the other two. A tenth is left to start in, a twentieth for everything else.
+pub(crate) fn share_without_connecting(page_time: Duration) -> Duration {
+    page_time * 17 / 40
 }
 
 /// A sink with a server behind it. `Sink::check` is its health check.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::endpoint::{Endpoint, Route};
+use crate::endpoint::{Endpoint, Route, share_with_connecting, share_without_connecting};
 use crate::lines::{LinesSettings, LinesSink};
 use crate::section::Section;
 
@@ -130,7 +130,8 @@ impl SinkSettings {
     /// to start in, a send and a check; where a connection has a deadline of its own, that too. In whole seconds, unless it
     /// is less than one.
     pub fn longest_timeout(&self, page_time: Duration) -> Duration {
-        let longest = if self.connects() { page_time / 5 } else { page_time * 17 / 40 };
+        let share = if self.connects() { share_with_connecting } else { share_without_connecting };
+        let longest = share(page_time);
         match longest.as_secs() {
             0 => Duration::from_millis(u64::from(longest.subsec_millis()).max(1)),
             seconds => Duration::from_secs(seconds),
