@@ -9,6 +9,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::dispatch::{Availability, Slots};
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
 use crate::id::WorkerName;
 use crate::lease::{Holder, LaneClaim, Reader, Settlement};
 use crate::observe::{Bell, Counters, add};
@@ -66,6 +67,10 @@ impl Context {
         let timeout = self.reader().settings.timeout;
         let mut page = page.within(timeout);
         if tokio::time::timeout(timeout, self.receiver.receive(&mut page, delivery)).await.is_err() {
+            tracing::warn!(
+                subscription = self.reader().name,
+                "the receiver took longer than {timeout:?}; asking whether it is there"
+            );
             page.mark_rest(&match tokio::time::timeout(timeout, self.receiver.check()).await {
                 Ok(Ok(())) => Outcome::retry(format!("took longer than {timeout:?}")),
                 Ok(Err(reason)) => Outcome::unavailable(reason),
@@ -92,11 +97,18 @@ impl Context {
         }
     }
 
-    fn count(&self, settlement: &Settlement) {
+    /// Counts what became of an event, and tells what somebody may have to act on.
+    fn note(&self, event: &Event, settlement: &Settlement) {
         match settlement {
             Settlement::Delivered => add(&self.counters.delivered, 1),
-            Settlement::Retry { .. } => add(&self.counters.retried, 1),
-            Settlement::Dead { .. } => add(&self.counters.dead, 1),
+            Settlement::Retry { delay, error } => {
+                add(&self.counters.retried, 1);
+                tracing::debug!(subscription = self.reader().name, event = %event.id, ?delay, error, "trying again");
+            }
+            Settlement::Dead { error } => {
+                add(&self.counters.dead, 1);
+                tracing::warn!(subscription = self.reader().name, event = %event.id, error, "an event is dead");
+            }
             Settlement::Park => add(&self.counters.parked, 1),
             _ => {}
         }
@@ -396,6 +408,16 @@ fn start_lane(
     lanes: &mut JoinSet<Ended>,
 ) -> CancellationToken {
     let LaneClaim { lane, token, unfinished } = claim;
+    let events: usize = unfinished.iter().map(|batch| batch.events.len()).sum();
+    match unfinished.is_empty() {
+        true => tracing::debug!(subscription = context.reader().name, ?lane, "took a lane"),
+        false => tracing::info!(
+            subscription = context.reader().name,
+            ?lane,
+            events,
+            "took a lane over, with what another worker had not finished"
+        ),
+    }
     let handle = stop.child_token();
     context.leases.hold(token, 1, since, context.holder().lease);
     let (context, done) = (context.clone(), handle.clone());

@@ -177,7 +177,8 @@ impl StrictRunner {
                 Settlement::Delivered => return self.pass(step).await,
                 Settlement::Dead { error } => return self.bury(step, error, held).await,
                 Settlement::Retry { delay, error } => {
-                    self.context.count(&Settlement::Retry { delay, error: error.clone() });
+                    let retry = Settlement::Retry { delay, error: error.clone() };
+                    self.context.note(&step.claimed.event, &retry);
                     if !self.hold(step, Held { wait: delay, ..held }, Some(error), &[]).await? {
                         return Ok(Err(self.lease_lost()));
                     }
@@ -220,7 +221,7 @@ impl StrictRunner {
     }
 
     async fn pass(&self, step: &Step<'_>) -> Result<Result<(), Handled>> {
-        self.context.count(&Settlement::Delivered);
+        self.context.note(&step.claimed.event, &Settlement::Delivered);
         let passed = Step { done_to: step.claimed.event.seq, ..*step };
         if step.careful && !self.hold(&passed, Held::default(), None, &[]).await? {
             return Ok(Err(self.lease_lost()));
@@ -231,7 +232,7 @@ impl StrictRunner {
     /// The dead letter commits before the next event is sent: otherwise a takeover could still deliver it, late.
     async fn bury(&self, step: &Step<'_>, error: String, held: Held) -> Result<Result<(), Handled>> {
         let settlement = Settlement::Dead { error };
-        self.context.count(&settlement);
+        self.context.note(&step.claimed.event, &settlement);
         let passed = Step { done_to: step.claimed.event.seq, ..*step };
         let trouble = trouble(&step.claimed.event, settlement, held);
         match self.hold(&passed, Held::default(), None, &[trouble]).await? {

@@ -81,7 +81,7 @@ impl Runner {
 
     /// Notes the settlement of one work; `settle` writes it.
     pub(super) fn done(&mut self, work: &Work, settlement: Settlement) {
-        self.context.count(&settlement);
+        self.context.note(&work.event, &settlement);
         match work.source {
             Source::Delivery => {
                 let (seq, token, key) = (work.event.seq, work.token, work.key.clone());
