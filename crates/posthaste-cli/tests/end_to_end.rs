@@ -163,7 +163,7 @@ async fn until_all(
     events: &[Committed],
     mut read: impl AsyncFnMut(&Ledger),
 ) -> Verdict {
-    let (ledger, deadline) = (Ledger::default(), Instant::now() + Duration::from_secs(180));
+    let (ledger, deadline) = (Ledger::default(), Instant::now() + Duration::from_secs(120));
     loop {
         read(&ledger).await;
         let verdict = ledger.check(events);
