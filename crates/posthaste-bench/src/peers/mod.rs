@@ -1,0 +1,4 @@
+//! What people would use instead.
+
+pub(crate) mod hand;
+pub(crate) mod pgq;
