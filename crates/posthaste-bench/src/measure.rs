@@ -1,13 +1,15 @@
 //! Contenders measured in turns, so that a noisy minute of the machine hits all of them, and what is said about them:
 //! medians, spread, and ratios of samples taken in the same round.
 
-use async_trait::async_trait;
+use futures::future::LocalBoxFuture;
+use serde::Serialize;
 
 /// How everything here fails: with a sentence.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Why somebody takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
     /// Posthaste.
     Ours,
@@ -17,26 +19,45 @@ pub(crate) enum Role {
     Peer,
 }
 
+type Step<'c, T> = Box<dyn FnMut() -> LocalBoxFuture<'c, Result<T>> + 'c>;
+
 /// Somebody who can be measured again and again.
-#[async_trait]
-pub(crate) trait Contender: Send {
-    /// The name in tables.
-    fn name(&self) -> &'static str;
+pub(crate) struct Contender<'c> {
+    name: &'static str,
+    role: Role,
+    prepare: Option<Step<'c, ()>>,
+    sample: Step<'c, f64>,
+}
 
-    /// Why it takes part.
-    fn role(&self) -> Role;
-
-    /// What must be there before the clock starts.
-    async fn prepare(&mut self) -> Result<()> {
-        Ok(())
+impl<'c> Contender<'c> {
+    /// `sample` gives one sample in the figure's unit.
+    pub(crate) fn new<S>(name: &'static str, role: Role, mut sample: impl FnMut() -> S + 'c) -> Self
+    where
+        S: Future<Output = Result<f64>> + 'c,
+    {
+        Self { name, role, prepare: None, sample: Box::new(move || Box::pin(sample())) }
     }
 
-    /// One sample, in the figure's unit.
-    async fn sample(&mut self) -> Result<f64>;
+    /// With something that must be there before the clock starts.
+    pub(crate) fn prepared_by<P>(mut self, mut prepare: impl FnMut() -> P + 'c) -> Self
+    where
+        P: Future<Output = Result<()>> + 'c,
+    {
+        self.prepare = Some(Box::new(move || Box::pin(prepare())));
+        self
+    }
+
+    async fn measure(&mut self) -> Result<f64> {
+        if let Some(prepare) = &mut self.prepare {
+            prepare().await?;
+        }
+        (self.sample)().await
+    }
 }
 
 /// Whether more is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
     /// Rates.
     More,
@@ -44,8 +65,18 @@ pub(crate) enum Better {
     Less,
 }
 
+/// Whether a figure repeats on any machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Depends on the machine and on who else uses it.
+    Time,
+    /// Bytes, rows, statements: the same everywhere, so that a test can ask for it.
+    Count,
+}
+
 /// What was measured of one contender, round by round.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) role: Role,
@@ -65,7 +96,7 @@ impl Measured {
 }
 
 /// What must be reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Demand {
     /// Who must reach it.
     pub(crate) who: &'static str,
@@ -76,12 +107,13 @@ pub(crate) struct Demand {
 }
 
 /// One figure: who was measured, in which unit, and what must be reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) title: String,
     pub(crate) unit: &'static str,
     pub(crate) better: Better,
+    pub(crate) kind: Kind,
     pub(crate) measured: Vec<Measured>,
     pub(crate) demands: Vec<Demand>,
     /// Who could not take part, and why.
@@ -89,9 +121,20 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    pub(crate) fn new(name: &'static str, title: impl Into<String>, unit: &'static str, better: Better) -> Self {
+    /// A figure that depends on the machine.
+    pub(crate) fn timed(
+        name: &'static str,
+        title: impl Into<String>,
+        unit: &'static str,
+        better: Better,
+    ) -> Self {
         let (measured, demands, skipped) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, title: title.into(), unit, better, measured, demands, skipped }
+        Self { name, title: title.into(), unit, better, kind: Kind::Time, measured, demands, skipped }
+    }
+
+    /// A figure that is the same everywhere; less is better.
+    pub(crate) fn counted(name: &'static str, title: impl Into<String>, unit: &'static str) -> Self {
+        Self { kind: Kind::Count, ..Self::timed(name, title, unit, Better::Less) }
     }
 
     /// With something that `who` must reach.
@@ -101,13 +144,13 @@ impl Figure {
     }
 
     /// Measures everybody in turns.
-    pub(crate) async fn measure(mut self, rounds: usize, mut contenders: Vec<Box<dyn Contender>>) -> Self {
+    pub(crate) async fn measure(mut self, rounds: usize, mut contenders: Vec<Contender<'_>>) -> Self {
         for round in 1..=rounds {
             for contender in &mut contenders {
-                eprintln!("  {} round {round} of {rounds}: {}", self.name, contender.name());
-                match sample(&mut **contender).await {
-                    Ok(value) => self.add(contender.name(), contender.role(), value),
-                    Err(error) => self.skip(contender.name(), error.to_string()),
+                eprintln!("  {} round {round} of {rounds}: {}", self.name, contender.name);
+                match contender.measure().await {
+                    Ok(value) => self.add(contender.name, contender.role, value),
+                    Err(error) => self.skip(contender.name, error.to_string()),
                 }
             }
         }
@@ -137,7 +180,8 @@ impl Figure {
     /// The median of the ratios, each from one round.
     pub(crate) fn ratio(&self, who: &str, against: &str) -> Option<f64> {
         let (who, against) = (self.of(who)?, self.of(against)?);
-        let ratios: Vec<f64> = who.samples.iter().zip(&against.samples).map(|(who, against)| who / against).collect();
+        let ratios: Vec<f64> =
+            who.samples.iter().zip(&against.samples).map(|(who, against)| who / against).collect();
         (!ratios.is_empty()).then(|| median(&ratios))
     }
 
@@ -153,11 +197,12 @@ impl Figure {
         };
         Some((value, reached))
     }
-}
 
-async fn sample(contender: &mut dyn Contender) -> Result<f64> {
-    contender.prepare().await?;
-    contender.sample().await
+    /// Demands on counts that are not met, or were not even measured: a test fails with these.
+    pub(crate) fn broken_counts(&self) -> Vec<&Demand> {
+        let broken = |demand: &&Demand| !self.verdict(demand).is_some_and(|(_, reached)| reached);
+        self.demands.iter().filter(|_| self.kind == Kind::Count).filter(broken).collect()
+    }
 }
 
 /// The middle of the samples; of an even number the mean of the two in the middle.
@@ -184,37 +229,38 @@ pub(crate) fn percentile(samples: &[f64], share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    struct Fixed(&'static str, Vec<f64>);
-
-    #[async_trait]
-    impl Contender for Fixed {
-        fn name(&self) -> &'static str {
-            self.0
-        }
-
-        fn role(&self) -> Role {
-            Role::Peer
-        }
-
-        async fn sample(&mut self) -> Result<f64> {
-            self.1.pop().ok_or_else(|| "worn out".into())
-        }
+    fn fixed(name: &'static str, mut samples: Vec<f64>) -> Contender<'static> {
+        Contender::new(name, Role::Peer, move || {
+            let sample = samples.pop();
+            async move { sample.ok_or_else(|| "worn out".into()) }
+        })
     }
 
     #[tokio::test]
     async fn ratios_are_of_the_same_round_and_a_demand_is_judged_by_their_median() {
-        let figure = Figure::new("f", "", "1/s", Better::More).demand("a", Some("b"), 2.0).demand("a", None, 31.0);
+        let figure = Figure::timed("f", "", "1/s", Better::More);
+        let figure = figure.demand("a", Some("b"), 2.0).demand("a", None, 31.0);
         // The machine was ten times as fast in the first round, for both.
-        let contenders: Vec<Box<dyn Contender>> = vec![
-            Box::new(Fixed("a", vec![30.0, 20.0, 300.0])),
-            Box::new(Fixed("b", vec![10.0, 10.0, 150.0])),
-            Box::new(Fixed("c", vec![1.0])),
+        let contenders = vec![
+            fixed("a", vec![30.0, 20.0, 300.0]),
+            fixed("b", vec![10.0, 10.0, 150.0]),
+            fixed("c", vec![1.0]),
         ];
         let figure = figure.measure(3, contenders).await;
         assert_eq!(figure.verdict(&figure.demands[0]), Some((2.0, true)));
         assert_eq!(figure.verdict(&figure.demands[1]), Some((30.0, false)));
         assert_eq!(figure.skipped, [("c".to_owned(), "worn out".to_owned())]);
         assert_eq!(figure.ratio("a", "nobody"), None);
+        assert!(figure.broken_counts().is_empty(), "times are nobody's fault");
+    }
+
+    #[tokio::test]
+    async fn a_count_that_is_missed_or_missing_is_broken() {
+        let figure = Figure::counted("f", "", "B").demand("a", None, 5.0).demand("b", None, 5.0);
+        let figure = figure.demand("nobody", None, 5.0);
+        let figure = figure.measure(1, vec![fixed("a", vec![5.0]), fixed("b", vec![6.0])]).await;
+        let broken: Vec<&str> = figure.broken_counts().iter().map(|demand| demand.who).collect();
+        assert_eq!(broken, ["b", "nobody"]);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use posthaste::{ClaimBy, Order, Page, Posthaste, Sink, Subscription};
+use posthaste::{ClaimBy, Order, Page, Posthaste, Sink, Start, Subscription};
 use sqlx::PgPool;
 
+use crate::cluster::Cluster;
 use crate::measure::Result;
 use crate::work::events;
 
@@ -18,6 +19,14 @@ impl Sink for Nothing {
     async fn deliver(&self, page: &mut Page) {
         (0..page.events().len()).for_each(|index| page.delivered(index));
     }
+}
+
+/// A new database with Posthaste's tables.
+pub(crate) async fn create(cluster: &Cluster, name: &str) -> Result<(PgPool, Posthaste)> {
+    let pool = cluster.database(name, 12).await?;
+    let posthaste = Posthaste::postgres(pool.clone());
+    posthaste.migrate().await?;
+    Ok((pool, posthaste))
 }
 
 /// Enqueues events, a thousand per transaction.
@@ -34,13 +43,13 @@ pub(crate) async fn load(pool: &PgPool, posthaste: &Posthaste, count: u64) -> Re
     Ok(())
 }
 
-/// A subscription from the beginning, by key, as a drain uses it.
+/// A subscription from the beginning, by key.
 pub(crate) fn subscription(name: &str, claim_by: ClaimBy) -> Result<Subscription> {
-    let subscription = Subscription::new(name)?.order(Order::Key).claim_by(claim_by);
+    let subscription = Subscription::new(name)?.order(Order::Key).claim_by(claim_by).start(Start::Beginning);
     Ok(subscription.settings(|settings| settings.batch_size = BATCH))
 }
 
-/// Events per claim in drains, for us and for the paging SELECT.
+/// Events per claim, for us and for the paging SELECT.
 pub(crate) const BATCH: u32 = 500;
 
 /// How long one worker needs for everything that waits, until it is settled.
@@ -51,7 +60,7 @@ pub(crate) async fn drain(posthaste: &Posthaste, subscription: Subscription, cou
     while counters.delivered() < count {
         tokio::time::sleep(Duration::from_micros(500)).await;
     }
-    let elapsed = start.elapsed();
+    // The last batch is settled by the stop.
     worker.stop().await;
-    Ok(elapsed)
+    Ok(start.elapsed())
 }

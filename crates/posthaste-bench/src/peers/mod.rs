@@ -2,3 +2,4 @@
 
 pub(crate) mod hand;
 pub(crate) mod pgq;
+pub(crate) mod program;
