@@ -109,10 +109,10 @@ export async function producers(connections, seconds, send) {
 }
 
 /**
- * Sends at a fixed pace and notes when each commit returned and when each handler began.
+ * Commits one message at a time at a fixed pace, and notes when each commit returned and when each handler began.
  *
- * The pace does not wait for answers, so that a peer which falls behind is not spared the load. Before the clock counts,
- * a few messages open the connections on both sides; their numbers follow those that count.
+ * The pace is that of a clock: after a slow commit the next ones catch up. Before it counts, a few messages open the
+ * connections on both sides; their numbers follow those that count.
  */
 export class Stopwatch {
   #committed = [];
@@ -131,14 +131,13 @@ export class Stopwatch {
   }
 
   async #pace(perSecond, first, end, send) {
-    const sends = [];
     const start = performance.now();
     for (let order = first; order < end; order += 1) {
       const wait = start + ((order - first) * 1000) / perSecond - performance.now();
       if (wait > 0) await sleep(wait);
-      sends.push(send(message(order)).then(() => (this.#committed[order] = performance.now())));
+      await send(message(order));
+      this.#committed[order] = performance.now();
     }
-    await Promise.all(sends);
     await this.#until(first, end);
   }
 
