@@ -91,9 +91,8 @@ pub(crate) async fn checkpoint(pool: &PgPool) -> Result<()> {
 
 /// How many bytes of WAL were written up to now.
 pub(crate) async fn wal_position(pool: &PgPool) -> Result<f64> {
-    let bytes: i64 = sqlx::query_scalar("select (pg_current_wal_insert_lsn() - '0/0')::bigint")
-        .fetch_one(pool)
-        .await?;
+    let bytes: i64 =
+        sqlx::query_scalar("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetch_one(pool).await?;
     Ok(bytes as f64)
 }
 

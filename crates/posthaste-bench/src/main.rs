@@ -23,7 +23,10 @@ use crate::peers::program;
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "posthaste-bench", about = "Measures Posthaste side by side with what people would use instead")]
+#[command(
+    name = "posthaste-bench",
+    about = "Measures Posthaste side by side with what people would use instead"
+)]
 struct Options {
     /// A PostgreSQL that nobody else uses; the user must be a superuser.
     #[arg(long)]
@@ -55,7 +58,9 @@ struct Options {
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let ended = match arguments.split_first() {
-        Some((first, rest)) if first == worker::COMMAND => worker::main(rest).await.map(|()| ExitCode::SUCCESS),
+        Some((first, rest)) if first == worker::COMMAND => {
+            worker::main(rest).await.map(|()| ExitCode::SUCCESS)
+        }
         _ => run(Options::parse()).await,
     };
     ended.unwrap_or_else(|error| {
@@ -72,7 +77,8 @@ async fn run(options: Options) -> Result<ExitCode> {
     if let Some(unknown) = options.only.iter().find(|name| !rows::ROWS.iter().any(|row| row.name == **name)) {
         return Err(format!("there is no row `{unknown}`; --list names them").into());
     }
-    let postgres = options.postgres.ok_or("no --postgres URL; `cargo xtask bench` starts a server and gives it")?;
+    let postgres =
+        options.postgres.ok_or("no --postgres URL; `cargo xtask bench` starts a server and gives it")?;
     let bench = Bench {
         cluster: Cluster::at(&postgres)?,
         rounds: if options.quick { 1 } else { options.rounds.max(1) },

@@ -18,11 +18,16 @@ pub(crate) struct Doorkeeper {
 struct Raised {
     sign: Sign,
     until: Instant,
+    /// Before the sign's xid was drawn.
+    drawn: Instant,
     /// Every producer that may have missed the sign has ended.
     all_ended: bool,
 }
 
 const SIGN_LASTS: Duration = Duration::from_secs(20);
+
+/// A producer does not ring within 5 ms after another one; this long after a ring was heard the next one rings again.
+const RINGS_AGAIN: Duration = Duration::from_millis(10);
 
 impl Doorkeeper {
     pub(crate) fn new() -> Self {
@@ -45,7 +50,7 @@ impl Doorkeeper {
                 let sign = store.put_up_sign(SIGN_LASTS).await?;
                 // A little less than the sign really lasts, so that we never believe in one that has come down.
                 let until = now + SIGN_LASTS - Duration::from_secs(1);
-                *self.lock() = Some(Raised { sign, until, all_ended: false });
+                *self.lock() = Some(Raised { sign, until, drawn: now, all_ended: false });
                 Ok(true)
             }
         }
@@ -56,7 +61,17 @@ impl Doorkeeper {
         if !self.bell.listening() {
             return Ok(false);
         }
-        let Some(raised) = self.lock().clone() else { return Ok(false) };
+        let now = Instant::now();
+        let rings_again = self.bell.last_heard().map(|heard| heard + RINGS_AGAIN);
+        if rings_again.is_some_and(|rings_again| rings_again > now) {
+            return Ok(false);
+        }
+        let Some(mut raised) = self.lock().clone() else { return Ok(false) };
+        if rings_again.is_some_and(|rings_again| rings_again > raised.drawn) {
+            // Whoever kept quiet after that ring has its xid by now.
+            raised = Raised { sign: store.draw_xid().await?, drawn: now, all_ended: false, ..raised };
+            *self.lock() = Some(raised.clone());
+        }
         if raised.all_ended {
             return Ok(true);
         }

@@ -155,7 +155,8 @@ async fn follow(pool: PgPool, bell: bool, count: u64) -> Result<Vec<(u64, u64)>>
     while (arrivals.len() as u64) < count {
         let claimed = claim(&pool).await?;
         let now = micros();
-        arrivals.extend(claimed.iter().filter_map(|(_, payload)| Some((number_of(payload.as_bytes())?, now))));
+        arrivals
+            .extend(claimed.iter().filter_map(|(_, payload)| Some((number_of(payload.as_bytes())?, now))));
         settle(&pool, &claimed).await?;
         if claimed.is_empty() {
             // A ring, or the next poll.

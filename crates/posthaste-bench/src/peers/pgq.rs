@@ -46,14 +46,24 @@ async fn tick(pool: &PgPool) -> Result<()> {
 pub(crate) async fn drain(pool: &PgPool, count: u64) -> Result<()> {
     let mut seen = 0;
     while seen < count {
-        let batch: Option<i64> =
-            sqlx::query_scalar("select pgq.next_batch($1, $2)").bind(QUEUE).bind(CONSUMER).fetch_one(pool).await?;
+        let batch: Option<i64> = sqlx::query_scalar("select pgq.next_batch($1, $2)")
+            .bind(QUEUE)
+            .bind(CONSUMER)
+            .fetch_one(pool)
+            .await?;
         let Some(batch) = batch else {
             tick(pool).await?;
             continue;
         };
-        let events = sqlx::query("select ev_id, ev_data from pgq.get_batch_events($1)").bind(batch).fetch_all(pool).await?;
-        seen += events.iter().map(|event| event.get::<String, _>("ev_data")).filter(|data| !data.is_empty()).count() as u64;
+        let events = sqlx::query("select ev_id, ev_data from pgq.get_batch_events($1)")
+            .bind(batch)
+            .fetch_all(pool)
+            .await?;
+        seen += events
+            .iter()
+            .map(|event| event.get::<String, _>("ev_data"))
+            .filter(|data| !data.is_empty())
+            .count() as u64;
         sqlx::query("select pgq.finish_batch($1)").bind(batch).execute(pool).await?;
     }
     Ok(())

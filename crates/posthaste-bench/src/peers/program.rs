@@ -30,9 +30,9 @@ pub(crate) fn all(rust: Option<&PathBuf>, node: Option<&PathBuf>) -> Vec<Program
     let node = node.into_iter().flat_map(|folder| {
         NODE.map(|(name, file)| Program { name, command: vec![PathBuf::from("node"), folder.join(file)] })
     });
-    let rust = rust.into_iter().flat_map(|folder| {
-        RUST.map(|(name, file)| Program { name, command: vec![folder.join(file)] })
-    });
+    let rust = rust
+        .into_iter()
+        .flat_map(|folder| RUST.map(|(name, file)| Program { name, command: vec![folder.join(file)] }));
     let there = |program: &Program| program.command.last().is_some_and(|file| file.is_file());
     node.chain(rust).filter(there).collect()
 }

@@ -11,10 +11,18 @@ const MEMORY: f64 = 256.0;
 
 pub(crate) async fn backlog(bench: &Bench) -> Result<Vec<Figure>> {
     let (many, few) = (bench.events(10_000_000), bench.events(1_000_000));
-    let mut speed = Figure::timed("backlog", format!("Drain of {many} waiting events"), "events/s", Better::More)
-        .demand("posthaste, ten times as many", Some("posthaste"), 0.9);
-    let mut memory = Figure::counted("backlog memory", format!("Most memory while {many} events wait"), "MiB")
-        .demand("posthaste", None, MEMORY);
+    let mut speed =
+        Figure::timed("backlog", format!("Drain of {many} waiting events"), "events/s", Better::More).demand(
+            "posthaste, ten times as many",
+            Some("posthaste"),
+            0.9,
+        );
+    let mut memory = Figure::counted(
+        "backlog memory",
+        format!("Most memory while {many} events wait"),
+        "MiB",
+    )
+    .demand("posthaste", None, MEMORY);
     for (database, count) in [("backlog_few", few), ("backlog_many", many)] {
         let (pool, posthaste) = ours::create(&bench.cluster, database).await?;
         ours::load(&pool, &posthaste, count).await?;

@@ -4,9 +4,7 @@ use posthaste::ClaimBy;
 use sqlx::PgPool;
 
 use crate::bench::Bench;
-use crate::cluster::{
-    checkpoint, dead_rows, forget_statements, statements, wal_position,
-};
+use crate::cluster::{checkpoint, dead_rows, forget_statements, statements, wal_position};
 use crate::measure::{Figure, Result, Role};
 use crate::ours;
 use crate::peers::{hand, pgq};
@@ -26,16 +24,28 @@ pub(crate) async fn counts(bench: &Bench) -> Result<Vec<Figure>> {
     let of = format!("{count} events of 210 bytes, loaded by thousands, delivered by 500");
     let mut counts = Counts {
         inserted: Figure::counted("WAL insert", format!("WAL of enqueuing one event; {of}"), "B"),
-        delivered: Figure::counted("WAL deliver", format!("WAL of delivering one event; {of}"), "B")
-            .demand("posthaste", None, 5.0),
-        both: Figure::counted("WAL", format!("WAL of one event in all; {of}"), "B")
-            .demand("posthaste", None, 450.0),
-        dead: Figure::counted("dead rows", format!("Dead rows left by {of}"), "rows")
-            .demand("posthaste", None, 1000.0),
+        delivered: Figure::counted("WAL deliver", format!("WAL of delivering one event; {of}"), "B").demand(
+            "posthaste",
+            None,
+            5.0,
+        ),
+        both: Figure::counted("WAL", format!("WAL of one event in all; {of}"), "B").demand(
+            "posthaste",
+            None,
+            450.0,
+        ),
+        dead: Figure::counted("dead rows", format!("Dead rows left by {of}"), "rows").demand(
+            "posthaste",
+            None,
+            1000.0,
+        ),
         statements: Figure::counted("statements", "Statements per batch of 500, delivering", "statements")
             .demand("posthaste", None, 4.0),
-        pages: Figure::counted("pages", "Pages looked at per event, delivering", "pages")
-            .demand("posthaste", None, 1.0),
+        pages: Figure::counted("pages", "Pages looked at per event, delivering", "pages").demand(
+            "posthaste",
+            None,
+            1.0,
+        ),
     };
     counts.ours(bench, "posthaste", ClaimBy::Batch, count).await?;
     counts.ours(bench, "posthaste by event", ClaimBy::Event, count).await?;

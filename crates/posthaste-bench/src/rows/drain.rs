@@ -17,7 +17,8 @@ pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
     let count = bench.events(1_000_000);
     let (pool, posthaste) = ours::create(&bench.cluster, "drain").await?;
     ours::load(&pool, &posthaste, count).await?;
-    let title = format!("Drain of {count} waiting events, one worker process, receiver that takes everything");
+    let title =
+        format!("Drain of {count} waiting events, one worker process, receiver that takes everything");
     let figure = Figure::timed("drain", title, "events/s", Better::More)
         .demand("posthaste", Some("paging SELECT"), 0.6)
         .demand("posthaste", Some("SKIP LOCKED table"), 10.0)

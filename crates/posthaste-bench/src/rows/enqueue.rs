@@ -118,8 +118,13 @@ pub(crate) async fn bulk(bench: &Bench) -> Result<Vec<Figure>> {
     let count = bench.events(200_000);
     let (pool, posthaste) = ours::create(&bench.cluster, "bulk").await?;
     sqlx::query("create table copied (like posthaste.events including all)").execute(&pool).await?;
-    let figure = Figure::timed("bulk", format!("Enqueuing {count} events, 1000 per transaction"), "events/s", Better::More)
-        .demand("posthaste", Some("COPY"), 0.7);
+    let figure = Figure::timed(
+        "bulk",
+        format!("Enqueuing {count} events, 1000 per transaction"),
+        "events/s",
+        Better::More,
+    )
+    .demand("posthaste", Some("COPY"), 0.7);
     let (pool, posthaste) = (&pool, &posthaste);
     let contenders = vec![
         Contender::new("COPY", Role::Limit, move || copy(pool, count)),
@@ -141,9 +146,8 @@ async fn copy(pool: &PgPool, count: u64) -> Result<f64> {
     let start = Instant::now();
     let mut connection = pool.acquire().await?;
     for first in (0..count).step_by(1000) {
-        let mut copy = connection
-            .copy_in_raw("copy copied (id, topic, key, content_type, payload) from stdin")
-            .await?;
+        let mut copy =
+            connection.copy_in_raw("copy copied (id, topic, key, content_type, payload) from stdin").await?;
         let mut rows = String::new();
         for number in first..first + 1000 {
             let id = uuid::Uuid::now_v7();

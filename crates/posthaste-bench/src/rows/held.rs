@@ -23,7 +23,8 @@ enum Holder {
 
 pub(crate) async fn held(bench: &Bench) -> Result<Vec<Figure>> {
     let count = bench.events(200_000);
-    let title = format!("Drain of {count} events while somebody holds a snapshot or an unrelated transaction");
+    let title =
+        format!("Drain of {count} events while somebody holds a snapshot or an unrelated transaction");
     let figure = Figure::timed("held", title, "events/s", Better::More)
         .demand("posthaste, snapshot held", Some("posthaste"), 0.95)
         .demand("posthaste, idle writer", Some("posthaste"), 0.95);

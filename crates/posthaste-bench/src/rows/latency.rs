@@ -38,12 +38,16 @@ pub(crate) async fn latency(bench: &Bench) -> Result<Vec<Figure>> {
     let title = |of: &str| format!("From commit to handler, {of}, {RATE} events/s for {seconds} s");
     let figure = |name, of| Figure::timed(name, title(of), "ms", Better::Less);
     let mut latency = Latency {
-        median: figure("latency p50", "p50")
-            .demand("posthaste, two processes", None, 2.0)
-            .demand("posthaste, one process", None, 1.0),
-        worst: figure("latency p99", "p99")
-            .demand("posthaste, two processes", None, 10.0)
-            .demand("posthaste, one process", None, 10.0),
+        median: figure("latency p50", "p50").demand("posthaste, two processes", None, 2.0).demand(
+            "posthaste, one process",
+            None,
+            1.0,
+        ),
+        worst: figure("latency p99", "p99").demand("posthaste, two processes", None, 10.0).demand(
+            "posthaste, one process",
+            None,
+            10.0,
+        ),
     };
     let (pool, posthaste) = ours::create(&bench.cluster, "latency").await?;
     for round in 1..=bench.rounds {
@@ -52,7 +56,9 @@ pub(crate) async fn latency(bench: &Bench) -> Result<Vec<Figure>> {
         latency.add("posthaste, two processes", Role::Ours, &apart);
         let together = together(&pool, &posthaste, seconds, round).await?;
         latency.add("posthaste, one process", Role::Ours, &together);
-        for (name, bell) in [("SKIP LOCKED table, polled every 50 ms", false), ("SKIP LOCKED table with NOTIFY", true)] {
+        for (name, bell) in
+            [("SKIP LOCKED table, polled every 50 ms", false), ("SKIP LOCKED table with NOTIFY", true)]
+        {
             let pool = bench.cluster.database("latency_hand", 8).await?;
             latency.add(name, Role::Peer, &hand::latency(&pool, bell, RATE, seconds).await?);
         }
@@ -108,7 +114,9 @@ async fn produce(pool: &PgPool, posthaste: &Posthaste, seconds: u64) -> Result<H
 
 /// How long each event took. One that arrived before its commit was heard of took nothing.
 fn millis(committed: &HashMap<u64, u64>, arrivals: &[(u64, u64)]) -> Result<Vec<f64>> {
-    let took = |(number, at): &(u64, u64)| committed.get(number).map(|from| at.saturating_sub(*from) as f64 / 1000.0);
+    let took = |(number, at): &(u64, u64)| {
+        committed.get(number).map(|from| at.saturating_sub(*from) as f64 / 1000.0)
+    };
     let took: Vec<f64> = arrivals.iter().filter_map(took).collect();
     match took.len() == committed.len() {
         true => Ok(took),

@@ -11,9 +11,13 @@ const PRODUCERS: u64 = 4;
 pub(crate) async fn together(bench: &Bench) -> Result<Vec<Figure>> {
     let seconds = bench.seconds(15);
     let (pool, posthaste) = ours::create(&bench.cluster, "together").await?;
-    let title = format!("{PRODUCERS} producers, single-row transactions for {seconds} s, with and without a worker");
-    let figure = Figure::timed("together", title, "transactions/s", Better::More)
-        .demand("with a worker", Some("without a worker"), 0.9);
+    let title =
+        format!("{PRODUCERS} producers, single-row transactions for {seconds} s, with and without a worker");
+    let figure = Figure::timed("together", title, "transactions/s", Better::More).demand(
+        "with a worker",
+        Some("without a worker"),
+        0.9,
+    );
     let (pool, posthaste, cluster) = (&pool, &posthaste, &bench.cluster);
     let contenders = vec![
         Contender::new("without a worker", Role::Limit, move || produce(pool, posthaste, PRODUCERS, seconds)),

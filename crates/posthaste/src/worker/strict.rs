@@ -114,7 +114,7 @@ impl StrictRunner {
 
     /// Handles the events of a batch one after the other.
     async fn handle(&self, batch: Batch, stop: &CancellationToken) -> Result<Handled> {
-        let key = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+        let key = BatchRef::to(&batch);
         // Once a worker was lost with this batch, every step is recorded before it is taken, so that an event that
         // kills its worker is found and nothing else is blamed.
         let careful = batch.claims > 1;

@@ -193,6 +193,10 @@ impl Store for PgStore {
         self.raise_sign(lasting).await
     }
 
+    async fn draw_xid(&self) -> Result<Sign> {
+        self.newest_xid().await
+    }
+
     async fn all_ended(&self, sign: &Sign) -> Result<bool> {
         self.producers_ended(sign).await
     }

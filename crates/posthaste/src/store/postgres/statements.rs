@@ -81,6 +81,7 @@ catalogue! {
     put_up_sign = "put_up_sign.sql",
     ring = "ring.sql",
     newest_xid = "newest_xid.sql",
+    last_seq = "last_seq.sql",
     all_ended = "all_ended.sql",
     event_by_id = "event_by_id.sql",
     seq_at_time = "seq_at_time.sql",

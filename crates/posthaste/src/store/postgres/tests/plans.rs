@@ -139,7 +139,7 @@ impl Bench {
                 .claim_fresh(&self.reader, self.lane, Some(self.owner), &self.holder, &mut cursor)
                 .await;
             let Fresh::Batch(batch) = fresh.unwrap() else { panic!("there must be a batch") };
-            let batch = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+            let batch = BatchRef::to(&batch);
             assert!(self.store.settle_batch(&self.reader, batch, &[], &self.holder).await.unwrap());
         }
     }
