@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste::{Event, Handler, Outcome};
-use posthaste_testkit::suite::{event, quick, until};
+use posthaste_testkit::suite::{Backend, event, quick, until};
 use posthaste_testkit::{Ledger, TestDatabase};
 use sqlx::Executor;
 

@@ -164,8 +164,8 @@ impl Runner {
         let delayed = event.available_at;
         let key = event.key.clone().filter(|_| keyed && delayed.is_none());
         let behind = key.as_ref().is_some_and(|key| blocked || self.parked.contains_key(key));
-        let (event, solo, detached) = (Arc::new(event), false, false);
-        let work = Work { event, key, attempts: 1, steps: 0, source, token, solo, detached };
+        let (event, solo, away_since, detached) = (Arc::new(event), false, None, false);
+        let work = Work { event, key, attempts: 1, steps: 0, source, token, solo, away_since, detached };
         match delayed {
             _ if elsewhere => self.leave_out(source),
             Some(until) if wait.is_some() => self.done(&work, Settlement::Delay { until }),
@@ -195,6 +195,7 @@ impl Runner {
                 source: Source::Delivery,
                 token,
                 solo,
+                away_since: None,
                 detached: false,
             });
         }

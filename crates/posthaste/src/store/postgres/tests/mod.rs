@@ -140,10 +140,8 @@ async fn a_claim_waits_for_the_disk_if_its_events_are_not_safe_and_once_per_batc
     conn.execute("set synchronous_commit = off").await.unwrap();
     let events: Vec<NewEvent> = (0..40_u8).map(|n| NewEvent::bytes("t", vec![n])).collect();
     store.enqueue(&mut conn, &events).await.unwrap();
-    let written: String = sqlx::query_scalar("select pg_current_wal_insert_lsn()::text")
-        .fetch_one(&mut *conn)
-        .await
-        .unwrap();
+    let written: String =
+        sqlx::query_scalar("select pg_current_wal_insert_lsn()::text").fetch_one(&mut *conn).await.unwrap();
     let safe = async |lsn: &str| -> bool {
         let safe = sqlx::query_scalar("select pg_current_wal_flush_lsn() >= $1::text::pg_lsn").bind(lsn);
         safe.fetch_one(&store.pool).await.unwrap()
