@@ -12,7 +12,7 @@ const PAYLOAD = 210;
 /** How many messages one bulk insert holds. */
 const BULK = 1000;
 
-/** How long a latency run waits for stragglers once the producer is done. */
+/** How long, in milliseconds, a peer may go without handling anything that is there. */
 const PATIENCE = 30_000;
 
 /** How many messages a latency run sends before it counts. */
@@ -71,12 +71,16 @@ export async function bulk(count, insert) {
   return { count };
 }
 
-/** Counts what the handler gets, and tells when `count` of them have come. */
+/** Counts what the handler gets, and tells when `count` of them have come; fails when nothing more comes. */
 export function counter(count) {
   const seen = Promise.withResolvers();
-  let handled = 0;
+  let [handled, before] = [0, 0];
+  const watch = setInterval(() => {
+    if (handled === before) seen.reject(new Error(`stopped after ${handled} of ${count} messages`));
+    before = handled;
+  }, PATIENCE);
   return {
-    all: seen.promise,
+    all: seen.promise.finally(() => clearInterval(watch)),
     handle(payload) {
       if (typeof payload.order !== "number") throw new Error(`not a message: ${JSON.stringify(payload)}`);
       handled += 1;

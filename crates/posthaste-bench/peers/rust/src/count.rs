@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::Handler;
+use crate::{Handler, Result};
+
+/// How long a peer may go without handling anything.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tells when a number of messages has been handled.
 #[derive(Debug, Clone)]
@@ -31,8 +35,17 @@ impl Counter {
         })
     }
 
-    /// Returns once all have been handled.
-    pub async fn all(&self) {
-        self.shared.1.notified().await;
+    /// Returns once all have been handled; fails when nothing more comes.
+    pub async fn all(&self) -> Result<()> {
+        let (handled, all) = &*self.shared;
+        let mut before = 0;
+        while tokio::time::timeout(PATIENCE, all.notified()).await.is_err() {
+            let now = handled.load(Ordering::Relaxed);
+            if now == before {
+                return Err(format!("stopped after {now} of {} messages", self.count).into());
+            }
+            before = now;
+        }
+        Ok(())
     }
 }

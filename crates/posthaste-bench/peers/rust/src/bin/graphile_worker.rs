@@ -13,8 +13,11 @@ use posthaste_bench_peers::{
 use serde::{Deserialize, Serialize};
 use sqlx09::postgres::{PgPool, PgPoolOptions};
 
-/// Jobs in flight, and how many are fetched at a time.
+/// Jobs in flight.
 const CONCURRENCY: usize = 24;
+
+/// How many jobs are fetched at a time from a backlog. Without a local queue a worker takes one job per notification or
+/// poll, and a backlog at the pace of its polls.
 const LOCAL_QUEUE: usize = 500;
 
 /// How long completions wait for others to be written with them.
@@ -40,20 +43,16 @@ async fn pool(url: &str, connections: u32) -> Result<PgPool> {
     Ok(PgPoolOptions::new().max_connections(connections).connect(url).await?)
 }
 
-/// A worker; its tables are there afterwards.
-///
-/// Without a local queue a worker takes one job per notification or poll, and a backlog at the pace of its polls.
-async fn worker(pool: &PgPool, handler: Handler) -> Result<Worker> {
-    let options = WorkerOptions::default()
+/// What all workers have in common.
+fn options(pool: &PgPool, handler: Handler) -> WorkerOptions {
+    WorkerOptions::default()
         .pg_pool(pool.clone())
         .concurrency(CONCURRENCY)
-        .local_queue(LocalQueueConfig::default().with_size(LOCAL_QUEUE))
         .complete_job_batch_delay(BATCH_DELAY)
         .fail_job_batch_delay(BATCH_DELAY)
         .listen_os_shutdown_signals(false)
         .add_extension(handler)
-        .define_job::<Order>();
-    Ok(options.init().await?)
+        .define_job::<Order>()
 }
 
 /// What producers use.
@@ -104,9 +103,10 @@ impl Peer for GraphileWorker {
     async fn drain(url: &str, count: u64) -> Result<Duration> {
         let pool = pool(url, 10).await?;
         let counter = Counter::new(count);
-        let worker = worker(&pool, counter.handler()).await?;
+        let queue = LocalQueueConfig::default().with_size(LOCAL_QUEUE);
+        let worker = options(&pool, counter.handler()).local_queue(queue).init().await?;
         let start = Instant::now();
-        run(&worker, async { Ok(counter.all().await) }).await?;
+        run(&worker, counter.all()).await?;
         let taken = start.elapsed();
         nothing_left(&pool).await?;
         Ok(taken)
@@ -121,7 +121,7 @@ impl Peer for GraphileWorker {
     async fn latency(url: &str, rate: u64, seconds: u64) -> Result<Latency> {
         let (consuming, producing) = (pool(url, 10).await?, pool(url, 2).await?);
         let watch = Stopwatch::new(rate, seconds);
-        let worker = worker(&consuming, watch.handler()).await?;
+        let worker = options(&consuming, watch.handler()).init().await?;
         let utils = utils(&producing).await?;
         let latency = run(&worker, watch.run(move |message| add(utils.clone(), message))).await?;
         nothing_left(&producing).await?;

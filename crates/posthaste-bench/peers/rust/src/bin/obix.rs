@@ -101,7 +101,7 @@ impl Peer for Obix {
         let (mut jobs, subscription) = subscribe(&pool, &outbox, counter.handler()).await?;
         let start = Instant::now();
         jobs.start_poll().await?;
-        counter.all().await;
+        counter.all().await?;
         caught_up(&subscription).await?;
         let taken = start.elapsed();
         jobs.shutdown().await?;

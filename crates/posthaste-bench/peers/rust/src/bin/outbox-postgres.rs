@@ -119,7 +119,7 @@ impl Peer for OutboxPostgres {
         let counter = Counter::new(count);
         let start = Instant::now();
         let managers = Managers::start(&pool, &counter.handler())?;
-        counter.all().await;
+        counter.all().await?;
         managers.stop().await?;
         let taken = start.elapsed();
         nothing_left(&pool).await?;
