@@ -28,7 +28,9 @@ const RUST: [(&str, &str); 3] =
 /// Those that were built. Folders come from `cargo xtask bench`; without one its peers do not take part.
 pub(crate) fn all(rust: Option<&PathBuf>, node: Option<&PathBuf>) -> Vec<Program> {
     let node = node.into_iter().flat_map(|folder| {
-        NODE.map(|(name, file)| Program { name, command: vec![PathBuf::from("node"), folder.join(file)] })
+        let own = Some(folder.join("node_modules/.bin/node")).filter(|node| node.exists());
+        let node = own.unwrap_or_else(|| PathBuf::from("node"));
+        NODE.map(|(name, file)| Program { name, command: vec![node.clone(), folder.join(file)] })
     });
     let rust = rust
         .into_iter()
