@@ -29,7 +29,8 @@ const RUST_PEERS: [&str; 3] = ["obix", "graphile_worker", "outbox-postgres"];
 /// Builds, measures, and exits as the measuring program did. All arguments are for that one.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let workspace = workspace_root()?;
-    let program = build(&workspace)?;
+    let built = build(&workspace)?;
+    let program = built.join("posthaste-bench");
     if args.iter().any(|arg| arg == "--list") {
         let list = Command::new(program).args(args).status();
         return list.map(code_of).map_err(|error| format!("the bench does not run: {error}"));
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     install_pgq(&programs);
     let server = Server::start_with(&programs, account, SETTINGS)?;
     let mut command = guard::command(program, Ending::Terminate, None, None);
-    command.arg("--postgres").arg(server.url());
+    command.arg("--postgres").arg(server.url()).arg("--relay").arg(built.join("posthaste"));
     // Counts need nobody to compare with.
     if !args.iter().any(|arg| arg == "--quick") {
         let target = target(&workspace).join("peers");
@@ -73,9 +74,9 @@ fn cargo(workspace: &Path) -> Command {
 
 fn build(workspace: &Path) -> Result<PathBuf> {
     let mut command = cargo(workspace);
-    command.args(["build", "--release", "-p", "posthaste-bench"]);
+    command.args(["build", "--release", "-p", "posthaste-bench", "-p", "posthaste-cli"]);
     match Guarded::start(command)?.wait()?.success() {
-        true => Ok(target(workspace).join("release/posthaste-bench")),
+        true => Ok(target(workspace).join("release")),
         false => Err("the bench does not build; cargo's messages are above".to_owned()),
     }
 }

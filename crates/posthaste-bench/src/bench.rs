@@ -1,5 +1,7 @@
 //! What every row needs to know.
 
+use std::path::PathBuf;
+
 use crate::cluster::Cluster;
 use crate::peers::program::Program;
 
@@ -10,6 +12,8 @@ pub(crate) struct Bench {
     pub(crate) rounds: usize,
     /// Small numbers, for a run that only asserts counts.
     pub(crate) quick: bool,
+    /// The program `posthaste`.
+    pub(crate) relay: Option<PathBuf>,
     /// Peers that are programs of their own.
     pub(crate) programs: Vec<Program>,
 }

@@ -31,6 +31,9 @@ struct Options {
     /// A PostgreSQL that nobody else uses; the user must be a superuser.
     #[arg(long)]
     postgres: Option<String>,
+    /// The program `posthaste`, to be measured as a relay.
+    #[arg(long)]
+    relay: Option<PathBuf>,
     /// The folder with the peers written in Rust.
     #[arg(long)]
     rust_peers: Option<PathBuf>,
@@ -83,6 +86,7 @@ async fn run(options: Options) -> Result<ExitCode> {
         cluster: Cluster::at(&postgres)?,
         rounds: if options.quick { 1 } else { options.rounds.max(1) },
         quick: options.quick,
+        relay: options.relay,
         programs: program::all(options.rust_peers.as_ref(), options.node_peers.as_ref()),
     };
     let settings = bench.cluster.settings().await?;

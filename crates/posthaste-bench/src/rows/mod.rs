@@ -7,6 +7,8 @@ mod counts;
 mod enqueue;
 mod together;
 mod latency;
+mod sqlite;
+mod idle;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -52,6 +54,8 @@ pub(crate) const ROWS: &[Row] = &[
         about: "from commit to handler at 200 events a second",
         run: |b| Box::pin(latency::latency(b)),
     },
+    Row { name: "sqlite", about: "the embedded default", run: |b| Box::pin(sqlite::sqlite(b)) },
+    Row { name: "idle", about: "a relay with nothing to do", run: |b| Box::pin(idle::idle(b)) },
     Row {
         name: "backlog",
         about: "ten million waiting events, and the memory they cost",
