@@ -24,6 +24,7 @@ impl Bell {
     }
 
     /// Rings for what another process did.
+    #[cfg(feature = "postgres")]
     pub(crate) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.ring();

@@ -49,6 +49,7 @@ catalogue! {
     progress = "progress.sql",
     look = "look.sql",
     look_far = "look_far.sql",
+    page_plain = "page_plain.sql",
     page = "page.sql",
     page_far = "page_far.sql",
     insert_batch_owned = "insert_batch_owned.sql",
