@@ -75,13 +75,11 @@ impl Doorkeeper {
         if raised.all_ended {
             return Ok(true);
         }
-        if store.all_ended(&raised.sign).await?
-            && let Some(current) = self.lock().as_mut()
-        {
+        let ended = store.all_ended(&raised.sign).await?;
+        if ended && let Some(current) = self.lock().as_mut() {
             current.all_ended = true;
         }
-        // The last of them may have ended after the last look: only after another one may anybody sleep.
-        Ok(false)
+        Ok(ended)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Raised>> {
@@ -93,6 +91,8 @@ impl Doorkeeper {
 #[derive(Debug)]
 pub(crate) struct Idle {
     pause: Duration,
+    /// Whether it could have slept before its last look.
+    could_sleep: bool,
 }
 
 const SHORTEST: Duration = Duration::from_millis(2);
@@ -100,7 +100,7 @@ const WHILE_PRODUCERS_RUN: Duration = Duration::from_millis(250);
 
 impl Idle {
     pub(crate) fn new() -> Self {
-        Self { pause: SHORTEST }
+        Self { pause: SHORTEST, could_sleep: false }
     }
 
     /// Something was found: be quick again.
@@ -116,9 +116,12 @@ impl Idle {
         poll_interval: Duration,
     ) -> Result<Duration> {
         if door.raise(store).await? {
+            self.could_sleep = false;
             return Ok(Duration::ZERO);
         }
-        let longest = match door.can_sleep(store).await? {
+        let could_sleep = std::mem::replace(&mut self.could_sleep, door.can_sleep(store).await?);
+        let longest = match self.could_sleep && could_sleep {
+            // Nobody who does not ring was left before the last look: one may have ended just after it otherwise.
             // Not past the sign's own end: nobody rings once it has come down.
             true => return Ok(poll_interval.min(SIGN_LASTS / 2)),
             false if door.bell.listening() => poll_interval.min(WHILE_PRODUCERS_RUN),
