@@ -121,6 +121,10 @@ impl StrictRunner {
         let mut held = batch.held.unwrap_or_default();
         let mut troubles = Vec::new();
         self.sleep(held.wait, stop).await;
+        if stop.is_cancelled() {
+            // Nothing was begun. What holds the batch stays written, with its time and its error.
+            return Ok(Handled::Stopped);
+        }
         let mut done_to = 0;
         for claimed in &batch.events {
             if !claimed.elsewhere && claimed.wait.is_none() {
