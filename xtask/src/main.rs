@@ -15,6 +15,7 @@ mod servers;
 mod results;
 mod captures;
 mod test;
+mod bench;
 mod tidy;
 
 /// How every task ends: an exit code, or a sentence for the person who started it.
@@ -41,6 +42,11 @@ const COMMANDS: &[Command] = &[
         name: "servers",
         about: "start the same servers and print their addresses, until Ctrl-C or the end of standard input",
         run: servers::run,
+    },
+    Command {
+        name: "bench",
+        about: "measure Posthaste side by side with its peers; `--quick` asserts counts only, `--list` names the rows",
+        run: bench::run,
     },
     Command {
         name: "captures",

@@ -120,7 +120,7 @@ impl Claims {
         for batch in batches {
             let left = batch.events.iter().filter(|claimed| !claimed.elsewhere);
             let left: Vec<Trouble> = left.map(|claimed| isolated(claimed, reader)).collect();
-            let batch = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+            let batch = BatchRef::to(&batch);
             self.store.settle_batch(reader, batch, &left, holder).await?;
         }
         Ok(())

@@ -25,6 +25,8 @@ pub(crate) struct Work {
     pub(crate) token: Token,
     /// Claimed alone, because a worker was lost while holding it.
     pub(crate) solo: bool,
+    /// When it first found the receiver away.
+    pub(crate) away_since: Option<Instant>,
     /// All that waited behind it left for the database while it ran: its end moves no queue any more.
     pub(crate) detached: bool,
 }
@@ -205,6 +207,8 @@ impl Drop for Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Availability {
     away: Mutex<Option<Away>>,
+    /// When somebody last reached it.
+    reached: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -250,6 +254,13 @@ impl Availability {
 
     pub(crate) fn came_back(&self) {
         *self.lock() = None;
+        *self.reached.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether somebody has reached the receiver after this moment.
+    pub(crate) fn reached_since(&self, moment: Instant) -> bool {
+        let reached = *self.reached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        reached.is_some_and(|reached| reached > moment)
     }
 
     /// The receiver could not be reached. Only the first report and failed probes lengthen the pause: the other

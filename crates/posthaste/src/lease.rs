@@ -57,6 +57,8 @@ pub(crate) struct Batch {
     pub(crate) lane: Lane,
     pub(crate) number: i64,
     pub(crate) token: Token,
+    /// Where a crash or a fail-over can undo a claim: tells this batch from a later one of the same number.
+    pub(crate) inserted_at: Option<DateTime<Utc>>,
     /// How often it was claimed, this time included.
     pub(crate) claims: u32,
     pub(crate) events: Vec<ClaimedEvent>,

@@ -1,6 +1,8 @@
 //! Seams for observation and for wake-ups inside one process. Steps hold no metric; they call these.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -9,6 +11,8 @@ use tokio::sync::Notify;
 pub(crate) struct Bell {
     rung: AtomicU64,
     notify: Notify,
+    /// When it last rang for what another process did.
+    heard: Mutex<Option<Instant>>,
     /// Whether somebody listens for other processes' rings; otherwise polling alone must do.
     listening: AtomicBool,
 }
@@ -17,6 +21,18 @@ impl Bell {
     pub(crate) fn ring(&self) {
         self.rung.fetch_add(1, Ordering::SeqCst);
         self.notify.notify_waiters();
+    }
+
+    /// Rings for what another process did.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn hear(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.ring();
+    }
+
+    /// When another process was last heard of.
+    pub(crate) fn last_heard(&self) -> Option<Instant> {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often it rang so far. Read before looking, so that a ring during the look is not missed.

@@ -18,11 +18,16 @@ pub(crate) struct Doorkeeper {
 struct Raised {
     sign: Sign,
     until: Instant,
+    /// Before the sign's xid was drawn.
+    drawn: Instant,
     /// Every producer that may have missed the sign has ended.
     all_ended: bool,
 }
 
 const SIGN_LASTS: Duration = Duration::from_secs(20);
+
+/// A producer does not ring within 5 ms after another one; this long after a ring was heard the next one rings again.
+const RINGS_AGAIN: Duration = Duration::from_millis(10);
 
 impl Doorkeeper {
     pub(crate) fn new() -> Self {
@@ -45,7 +50,7 @@ impl Doorkeeper {
                 let sign = store.put_up_sign(SIGN_LASTS).await?;
                 // A little less than the sign really lasts, so that we never believe in one that has come down.
                 let until = now + SIGN_LASTS - Duration::from_secs(1);
-                *self.lock() = Some(Raised { sign, until, all_ended: false });
+                *self.lock() = Some(Raised { sign, until, drawn: now, all_ended: false });
                 Ok(true)
             }
         }
@@ -56,7 +61,17 @@ impl Doorkeeper {
         if !self.bell.listening() {
             return Ok(false);
         }
-        let Some(raised) = self.lock().clone() else { return Ok(false) };
+        let now = Instant::now();
+        let rings_again = self.bell.last_heard().map(|heard| heard + RINGS_AGAIN);
+        if rings_again.is_some_and(|rings_again| rings_again > now) {
+            return Ok(false);
+        }
+        let Some(mut raised) = self.lock().clone() else { return Ok(false) };
+        if rings_again.is_some_and(|rings_again| rings_again > raised.drawn) {
+            // Whoever kept quiet after that ring has its xid by now.
+            raised = Raised { sign: store.draw_xid().await?, drawn: now, all_ended: false, ..raised };
+            *self.lock() = Some(raised.clone());
+        }
         if raised.all_ended {
             return Ok(true);
         }
@@ -76,6 +91,8 @@ impl Doorkeeper {
 #[derive(Debug)]
 pub(crate) struct Idle {
     pause: Duration,
+    /// Whether it could have slept before its last look.
+    could_sleep: bool,
 }
 
 const SHORTEST: Duration = Duration::from_millis(2);
@@ -83,7 +100,7 @@ const WHILE_PRODUCERS_RUN: Duration = Duration::from_millis(250);
 
 impl Idle {
     pub(crate) fn new() -> Self {
-        Self { pause: SHORTEST }
+        Self { pause: SHORTEST, could_sleep: false }
     }
 
     /// Something was found: be quick again.
@@ -99,9 +116,12 @@ impl Idle {
         poll_interval: Duration,
     ) -> Result<Duration> {
         if door.raise(store).await? {
+            self.could_sleep = false;
             return Ok(Duration::ZERO);
         }
-        let longest = match door.can_sleep(store).await? {
+        let could_sleep = std::mem::replace(&mut self.could_sleep, door.can_sleep(store).await?);
+        let longest = match self.could_sleep && could_sleep {
+            // Nobody who does not ring was left before the last look: one may have ended just after it otherwise.
             // Not past the sign's own end: nobody rings once it has come down.
             true => return Ok(poll_interval.min(SIGN_LASTS / 2)),
             false if door.bell.listening() => poll_interval.min(WHILE_PRODUCERS_RUN),

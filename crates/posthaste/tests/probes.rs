@@ -1,5 +1,5 @@
-//! While a receiver is away it is probed with one event at a time, and not always with the same one: an event that alone
-//! finds it away, again and again, holds up nobody.
+//! While a receiver is away it is probed with one event at a time, and not always with the same one; an event that finds it
+//! away although others reach it leaves its batch. So it holds up nobody.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use posthaste_testkit::SqliteDatabase;
 use posthaste_testkit::suite::{numbered, quick};
 use tokio::sync::Mutex;
 
-/// Away for one key, and well for all others. Remembers what it accepted.
+/// Away for two keys, and well for all others. Remembers what it accepted.
 #[derive(Default)]
-struct AwayForOne(Mutex<Vec<(String, String)>>);
+struct AwayForSome(Mutex<Vec<(String, String)>>);
 
 #[async_trait]
-impl Sink for AwayForOne {
+impl Sink for AwayForSome {
     async fn deliver(&self, page: &mut Page) {
         for (index, event) in page.events().to_vec().into_iter().enumerate() {
             let key = event.key.clone().unwrap_or_default();
-            if key == "bad" {
-                return page.mark_rest(&Outcome::unavailable("not for this one"));
+            if ["bad", "worse"].contains(&key.as_str()) {
+                return page.mark_rest(&Outcome::unavailable("not for these"));
             }
             self.0.lock().await.push((key, event.text().unwrap_or_default().to_owned()));
             page.delivered(index);
@@ -29,16 +29,17 @@ impl Sink for AwayForOne {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_alone_finds_the_receiver_away_holds_up_nobody() {
+async fn events_that_alone_find_the_receiver_away_hold_up_nobody() {
     for order in [Order::Key, Order::None] {
         let db = SqliteDatabase::new().await;
-        let events: Vec<_> =
-            numbered("bad", 1).into_iter().chain(numbered("a", 20)).chain(numbered("b", 20)).collect();
+        let keys = [("bad", 1), ("worse", 2), ("a", 20), ("b", 20)];
+        let events: Vec<_> = keys.into_iter().flat_map(|(key, count)| numbered(key, count)).collect();
         let mut tx = db.pool.begin_with("begin immediate").await.expect("begin");
         db.posthaste.enqueue_many(&mut *tx, events).await.expect("enqueue");
         tx.commit().await.expect("commit");
-        let sink = Arc::new(AwayForOne::default());
-        let subscription = quick("s").order(order).settings(|settings| settings.batch_size = 10);
+        let sink = Arc::new(AwayForSome::default());
+        // A page with it and the next one: if it were waited for, there would be no room for a third.
+        let subscription = quick("s").order(order).settings(|settings| settings.batch_size = 5);
         let worker = db.posthaste.sink(subscription, sink.clone()).start().await.expect("start");
         // Each failed probe doubles the pause before the next.
         tokio::time::timeout(Duration::from_secs(120), async {

@@ -100,6 +100,7 @@ async fn a_producer_role_can_call_enqueue_and_nothing_else() {
                 "select nextval('posthaste.event_seq')",
                 "select setval('posthaste.doorbell', 1)",
                 "select posthaste.take_mark()",
+                "select posthaste.ring()",
                 "select posthaste.grant_producer(current_user)",
                 "create table posthaste.mine (n int)",
             ],
@@ -138,6 +139,7 @@ async fn a_library_producer_can_enqueue_but_writes_neither_xid_nor_seq() {
             "select nextval('posthaste.event_seq')",
             "select setval('posthaste.event_seq', 1)",
             "select setval('posthaste.doorbell', 1)",
+            "select setval('posthaste.last_ring', 1)",
             "select * from posthaste.events",
             "update posthaste.events set topic = 'x'",
             "delete from posthaste.dedupe_keys",
@@ -305,8 +307,12 @@ async fn a_producer_whose_snapshot_is_older_than_the_sign_still_rings() {
         let other = TestDatabase::another(&db).await;
         let worker = other.handler(patient, script.clone()).start().await.unwrap();
         asleep(&db).await;
+        let mut listener = sqlx::postgres::PgListener::connect_with(&db.pool).await.unwrap();
+        listener.listen("posthaste").await.unwrap();
         db.posthaste.enqueue(&mut old, event("k", "x")).await.unwrap();
         old.commit().await.unwrap();
+        let ring = tokio::time::timeout(Duration::from_secs(7), listener.recv());
+        ring.await.expect("it rings").unwrap();
         let arrival = tokio::time::timeout(Duration::from_secs(7), script.accepted.wait_for(1));
         arrival.await.expect("it rang");
         worker.stop().await;
@@ -326,6 +332,53 @@ async fn a_producer_that_read_no_sign_is_found_although_it_does_not_ring() {
         early.commit().await.unwrap();
         let arrival = tokio::time::timeout(Duration::from_secs(7), script.accepted.wait_for(1));
         arrival.await.expect("the worker polls until every producer without a sign has ended");
+        worker.stop().await;
+    }
+}
+
+/// A commit that rings waits for every other one that does, disk included.
+#[tokio::test]
+async fn however_many_producers_there_are_they_ring_every_five_milliseconds_at_most() {
+    for db in databases().await {
+        let sleeper = quick("s").topic("nothing").settings(|s| s.poll_interval = Duration::from_secs(600));
+        let worker = db.posthaste.handler(sleeper, Script::accepting()).start().await.unwrap();
+        asleep(&db).await;
+        let mut listener = sqlx::postgres::PgListener::connect_with(&db.pool).await.unwrap();
+        listener.listen("posthaste").await.unwrap();
+        let start = std::time::Instant::now();
+        let produce = async || {
+            for _ in 0..100 {
+                db.commit(vec![event("k", "x")]).await;
+            }
+        };
+        tokio::join!(produce(), produce(), produce(), produce());
+        let most = start.elapsed().as_millis() / 5 + 4;
+        db.pool.execute("select pg_notify('posthaste', 'the end')").await.unwrap();
+        let mut rings = 0;
+        while listener.recv().await.unwrap().payload().is_empty() {
+            rings += 1;
+        }
+        assert!((1..=most).contains(&rings), "{rings} rings, at most {most}");
+        worker.stop().await;
+    }
+}
+
+/// Who enqueues just after another one relies on that one's ring. It may come late, or never.
+#[tokio::test]
+async fn an_event_is_found_whose_producer_relied_on_a_ring_that_never_came() {
+    for db in databases().await {
+        let script = Script::accepting();
+        let patient = quick("s").settings(|s| s.poll_interval = Duration::from_secs(600));
+        let worker = db.posthaste.handler(patient, script.clone()).start().await.unwrap();
+        asleep(&db).await;
+        let mut quiet = db.pool.begin().await.unwrap();
+        quiet.execute("set local posthaste.ring = off").await.unwrap();
+        db.posthaste.enqueue(&mut quiet, event("k", "quiet")).await.unwrap();
+        // Long enough that a worker which has looked once has given up.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        quiet.commit().await.unwrap();
+        let arrival = tokio::time::timeout(Duration::from_secs(7), script.accepted.wait_for(1));
+        arrival.await.expect("the log was seen to grow, and its producers are waited for");
         worker.stop().await;
     }
 }

@@ -1,5 +1,5 @@
 //! One private server: a fresh cluster in a temporary folder, on a free port of 127.0.0.1, gone without trace when
-//! dropped. Durability is off (`fsync`), because nothing here outlives the machine.
+//! dropped. Durability is off (`fsync`) unless asked for, because nothing here outlives the machine.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -14,17 +14,18 @@ use crate::Result;
 use crate::guard::{self, Ending, Guarded};
 use crate::machine::{self, Account};
 
-/// `$1` is the folder of the programs, `$2` the server's folder, `$3` the port. Both steps in one script, so that a
+/// `$1` is the folder of the programs, `$2` the server's folder, `$3` the port; further settings follow. Both steps in one script, so that a
 /// single guard covers both. Not every machine knows the locale C.UTF-8; plain C does for tests. The shell puts off a
 /// trapped signal until initdb is through: a killed initdb would leave its shared memory behind in the kernel.
 const SCRIPT: &str = r#"
 trap 'exit 1' QUIT
 bin=$1 home=$2 port=$3
+shift 3
 init() { "$bin/initdb" -D "$home/data" -U postgres -A trust -E UTF8 --locale="$1" -N; }
 init C.UTF-8 || { rm -rf "$home/data"; init C; } || exit
 exec "$bin/postgres" -D "$home/data" -p "$port" -k "$home" -c listen_addresses=127.0.0.1 \
     -c fsync=off -c synchronous_commit=on -c max_connections=300 -c max_prepared_transactions=20 \
-    -c shared_buffers=128MB -c max_wal_size=4GB -c log_min_messages=warning
+    -c shared_buffers=128MB -c max_wal_size=4GB -c log_min_messages=warning "$@"
 "#;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -51,8 +52,17 @@ impl From<String> for Failure {
 impl Server {
     /// Starts a server and waits until it accepts connections.
     pub(crate) fn start(programs: &Programs, account: Option<Account>) -> Result<Self> {
+        Self::start_with(programs, account, &[])
+    }
+
+    /// The same, with settings of its own that win over the usual ones.
+    pub(crate) fn start_with(
+        programs: &Programs,
+        account: Option<Account>,
+        settings: &[&str],
+    ) -> Result<Self> {
         for _ in 0..5 {
-            match Self::try_start(programs, account) {
+            match Self::try_start(programs, account, settings) {
                 Err(Failure::PortTaken) => continue,
                 Err(Failure::Other(sentence)) => return Err(sentence),
                 Ok(server) => return Ok(server),
@@ -65,11 +75,16 @@ impl Server {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    fn try_start(programs: &Programs, account: Option<Account>) -> std::result::Result<Self, Failure> {
+    fn try_start(
+        programs: &Programs,
+        account: Option<Account>,
+        settings: &[&str],
+    ) -> std::result::Result<Self, Failure> {
         let port = free_port()?;
         let home = machine::temporary_folder("posthaste-pg", account)?;
         let mut command = guard::command("sh", Ending::Quit, Some(&home), account);
         command.args(["-c", SCRIPT, "server"]).arg(&programs.folder).arg(&home).arg(port.to_string());
+        command.args(settings.iter().flat_map(|setting| ["-c", setting]));
         command.current_dir(&home);
         machine::forget_pg_variables(&mut command);
         let mut log = log_into(&mut command, &home.join("log"))?;

@@ -103,9 +103,7 @@ impl RabbitMq {
 
     /// Its version.
     pub fn version(&self) -> String {
-        let log = std::fs::read_to_string(self.path("server.log")).unwrap_or_default();
-        let after = log.split("RabbitMQ ").nth(1).and_then(|rest| rest.split_whitespace().next());
-        format!("RabbitMQ {}", after.unwrap_or("of unknown version"))
+        format!("RabbitMQ {}", self.ctl(&["version"]).trim())
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, Option<Process>> {

@@ -55,6 +55,9 @@ create index dedupe_keys_expiry on {schema}.dedupe_keys (expires_at);
 -- seen at once by every snapshot, also by a producer in REPEATABLE READ.
 create sequence {schema}.doorbell minvalue 0 start 0;
 
+-- When a producer last rang, as the epoch in milliseconds.
+create sequence {schema}.last_ring minvalue 0 start 0;
+
 create table {schema}.subscriptions (
   id bigint generated always as identity primary key,
   name text collate "C" not null unique,
@@ -204,8 +207,10 @@ create table {schema}.operations (
 -- Takes a mark. Must run in a transaction of its own that has no xid yet, with READ COMMITTED, so that every step has
 -- its own snapshot: with an xid drawn before step 1, events that this transaction enqueues would be lost.
 create function {schema}.take_mark(
-  out floor_seq bigint, out floor_xid xid8, out snapshot pg_snapshot, out ceil_seq bigint
+  out floor_seq bigint, out floor_xid xid8, out snapshot pg_snapshot, out ceil_seq bigint, out durable boolean
 ) language plpgsql volatile as $$
+declare
+  written pg_lsn;
 begin
   if pg_current_xact_id_if_assigned() is not null then
     raise exception 'a mark must be taken before the transaction writes or locks anything';
@@ -217,6 +222,10 @@ begin
   floor_xid := pg_current_xact_id();
   select pg_current_snapshot() into snapshot;
   select s.last_value into ceil_seq from {schema}.event_seq s;
+  -- Producers that do not wait for the disk are seen before a crash can no longer undo them. Where commits wait for
+  -- replicas, the own disk says too little.
+  written := pg_current_wal_insert_lsn();
+  durable := pg_current_wal_flush_lsn() >= written and current_setting('synchronous_standby_names') = '';
 end $$;
 
 -- Whether a worker is asleep and wants a ring. Read after the insert: a transaction that reads "no" has its xid
@@ -224,11 +233,22 @@ end $$;
 --
 -- PostgreSQL refuses PREPARE TRANSACTION after a NOTIFY: producers that commit in two phases say
 -- `set local posthaste.ring = off` first, and are found by polling.
+--
+-- A NOTIFY makes the commit wait for every other one, disk included. So producers ring every 5 ms at most; whoever heard a
+-- ring looks until all that came just after it have ended.
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
-  select last_value > extract(epoch from clock_timestamp()) * 1000
+  select b.last_value > n.now and r.last_value not between n.now - 5 and n.now
     and coalesce(current_setting('posthaste.ring', true), '') <> 'off'
-  from {schema}.doorbell
+  from {schema}.doorbell b, {schema}.last_ring r, (select extract(epoch from clock_timestamp()) * 1000 as now) n
 $$;
+
+-- Rings. With the rights of its owner, because a producer may not write to the sequence otherwise.
+create function {schema}.ring() returns void language plpgsql volatile security definer
+set search_path = pg_catalog as $$
+begin
+  perform setval('{schema}.last_ring', (extract(epoch from clock_timestamp()) * 1000)::bigint);
+  perform pg_notify('{schema}', '');
+end $$;
 
 -- An event id: a UUID of version 7.
 create function {schema}.new_event_id() returns uuid language sql volatile as $$
@@ -339,7 +359,7 @@ begin
       coalesce(content_type, case when payload is null then 'application/octet-stream' else 'application/json' end),
       nullif(headers, '{}'), body);
   if {schema}.ring_needed() then
-    perform pg_notify('{schema}', '');
+    perform {schema}.ring();
   end if;
 end $$;
 
@@ -529,6 +549,7 @@ create view {schema}.event_status as
 -- Rights. Nothing is open to everybody; a producer gets the one function, or what the Rust library writes itself.
 revoke all on function {schema}.enqueue from public;
 revoke all on function {schema}.take_mark from public;
+revoke all on function {schema}.ring from public;
 
 create function {schema}.grant_producer(role name) returns void language plpgsql as $$
 begin
@@ -541,7 +562,8 @@ begin
   execute format('grant insert (available_at, id, tenant_id, namespace, topic, event_type, key, aggregate_type, '
     'aggregate_id, dedupe_key, content_type, headers, payload) on {schema}.events to %I', role);
   execute format('grant select, insert, update on {schema}.dedupe_keys to %I', role);
-  execute format('grant select on {schema}.doorbell to %I', role);
+  execute format('grant select on {schema}.doorbell, {schema}.last_ring to %I', role);
+  execute format('grant execute on function {schema}.ring to %I', role);
 end $$;
 revoke all on function {schema}.grant_producer from public;
 revoke all on function {schema}.grant_library_producer from public;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
@@ -61,6 +62,14 @@ pub(crate) struct BatchRef {
     pub(crate) lane: Lane,
     pub(crate) number: i64,
     pub(crate) token: Token,
+    pub(crate) inserted_at: Option<DateTime<Utc>>,
+}
+
+impl BatchRef {
+    pub(crate) fn to(batch: &Batch) -> Self {
+        let Batch { lane, number, token, inserted_at, .. } = *batch;
+        Self { lane, number, token, inserted_at }
+    }
 }
 
 /// How the head of a `strict` batch stands.
@@ -173,4 +182,6 @@ pub(crate) trait Store: Debug + Send + Sync {
     async fn put_up_sign(&self, lasting: Duration) -> Result<Sign>;
     /// Whether every producer that may have missed the sign has ended.
     async fn all_ended(&self, sign: &Sign) -> Result<bool>;
+    /// What [`all_ended`](Self::all_ended) needs to tell whether everybody who has enqueued something by now has ended.
+    async fn draw_xid(&self) -> Result<Sign>;
 }

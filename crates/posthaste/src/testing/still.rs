@@ -181,6 +181,10 @@ impl Store for Still {
         self.inner.put_up_sign(lasting).await
     }
 
+    async fn draw_xid(&self) -> Result<Sign> {
+        self.inner.draw_xid().await
+    }
+
     async fn all_ended(&self, sign: &Sign) -> Result<bool> {
         self.inner.all_ended(sign).await
     }

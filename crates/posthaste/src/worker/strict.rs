@@ -114,13 +114,17 @@ impl StrictRunner {
 
     /// Handles the events of a batch one after the other.
     async fn handle(&self, batch: Batch, stop: &CancellationToken) -> Result<Handled> {
-        let key = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+        let key = BatchRef::to(&batch);
         // Once a worker was lost with this batch, every step is recorded before it is taken, so that an event that
         // kills its worker is found and nothing else is blamed.
         let careful = batch.claims > 1;
         let mut held = batch.held.unwrap_or_default();
         let mut troubles = Vec::new();
         self.sleep(held.wait, stop).await;
+        if stop.is_cancelled() {
+            // Nothing was begun. What holds the batch stays written, with its time and its error.
+            return Ok(Handled::Stopped);
+        }
         let mut done_to = 0;
         for claimed in &batch.events {
             if !claimed.elsewhere && claimed.wait.is_none() {

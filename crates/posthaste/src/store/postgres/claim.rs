@@ -96,6 +96,7 @@ impl PgStore {
     async fn open_window(&self, conn: &mut PgConnection, lane: Lane, place: &mut PgCursor) -> Result<bool> {
         if let Some(stop) = place.stop {
             place.hi = Some(self.load_mark(conn, stop).await?);
+            place.durable = false;
             place.late_exhausted = false;
             return Ok(true);
         }
@@ -104,7 +105,9 @@ impl PgStore {
             return Ok(false);
         }
         // After the newest batch was read, and on the connection that inserts the next one.
-        place.hi = Some(self.take_mark(conn).await?.following(&place.lo));
+        let (mark, durable) = self.take_mark(conn).await?;
+        place.hi = Some(mark.following(&place.lo));
+        place.durable = durable;
         place.late_exhausted = false;
         Ok(true)
     }
@@ -158,6 +161,7 @@ impl PgStore {
             lane: claim.lane,
             number,
             token,
+            inserted_at: Some(inserted.at),
             claims: 1,
             events: page.events,
             held,
@@ -218,6 +222,7 @@ impl PgStore {
             Some(_) => self.sql.insert_batch_owned.clone(),
             None => self.sql.insert_batch_free.clone(),
         };
+        let flush = place.must_flush(page.events.len(), claim.reader.settings.batch_size);
         let seq = |claimed: Option<&ClaimedEvent>| claimed.map_or(place.pos, |claimed| claimed.event.seq);
         let row = sqlx::query(statement)
             .bind(claim.reader.id)
@@ -242,10 +247,11 @@ impl PgStore {
             .bind(micros(claim.holder.lease))
             .bind(place.stop)
             .bind(place.inserted_at)
+            .bind(flush)
             .fetch_optional(conn)
             .await
             .map_err(Error::database(DOING))?;
-        Ok(row.map(|row| Inserted { hi: row.get("hi"), at: row.get("inserted_at") }))
+        Ok(row.map(|row| Inserted { hi: row.get("hi"), at: row.get("inserted_at"), flush }))
     }
 
     /// The lane has read up to its stop mark: close it, once nothing of it is unfinished.
@@ -277,6 +283,8 @@ struct Inserted {
     /// The stored end of the window.
     hi: i64,
     at: DateTime<Utc>,
+    /// Whether it waited for the disk.
+    flush: bool,
 }
 
 /// Who claims what.
@@ -293,6 +301,7 @@ fn advance(place: &mut PgCursor, mut hi: Mark, inserted: &Inserted, page: &Page)
     place.number += 1;
     place.inserted_at = Some(inserted.at);
     place.late_exhausted |= page.late_exhausted;
+    place.note_flush(inserted.flush, page.events.len());
     if page.closes_window {
         place.lo = hi;
         place.hi = None;

@@ -94,7 +94,7 @@ impl PgStore {
     /// the mark and is read anyway.
     async fn start_mark(&self, start: Start) -> Result<Mark> {
         let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
-        let mark = self.take_mark(&mut conn).await?;
+        let (mark, _) = self.take_mark(&mut conn).await?;
         let replay_from = match start {
             Start::Now => None,
             Start::Beginning => Some(1),

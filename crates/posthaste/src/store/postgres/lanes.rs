@@ -26,7 +26,7 @@ impl PgStore {
     async fn try_split(&self, reader: &Reader, lanes: u16) -> Result<bool> {
         let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
         let before = self.newest_batches(&mut conn, reader, false).await?;
-        let mark = self.take_mark(&mut conn).await?;
+        let (mark, _) = self.take_mark(&mut conn).await?;
         drop(conn);
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
         self.lock_subscription(&mut tx, reader).await?;

@@ -50,8 +50,27 @@ pub(crate) struct PgCursor {
     /// How old `lo` is, in seconds; idle lanes move it now and then so that they do not hold retention back.
     pub(super) lo_age: f64,
     pub(super) loaded: std::time::Instant,
+    /// No crash of the server can undo what is visible in the open window's end.
+    pub(super) durable: bool,
+    /// Events claimed since a claim last waited for the disk.
+    pub(super) unflushed: usize,
     /// The open window's late branch is known to be empty from here on.
     pub(super) late_exhausted: bool,
+}
+
+impl PgCursor {
+    /// Whether the next claim must wait for the disk before anything is sent. It must if it could read what a crash of
+    /// the server still undoes: a producer may commit without waiting. And now and then anyway: what a crash undoes of
+    /// claims and settlements is delivered again, and that must stay within a batch.
+    pub(super) fn must_flush(&self, events: usize, batch_size: u32) -> bool {
+        !self.durable || self.unflushed + events > batch_size as usize
+    }
+
+    /// A claim was made. One that waited has flushed all that it read.
+    pub(super) fn note_flush(&mut self, flush: bool, events: usize) {
+        self.durable |= flush;
+        self.unflushed = if flush { 0 } else { self.unflushed + events };
+    }
 }
 
 /// A page of a window.
@@ -71,12 +90,13 @@ pub(super) struct Look {
 }
 
 impl PgStore {
-    pub(super) async fn take_mark(&self, conn: &mut PgConnection) -> Result<Mark> {
+    /// A mark, and whether no crash of the server can undo what is visible in it.
+    pub(super) async fn take_mark(&self, conn: &mut PgConnection) -> Result<(Mark, bool)> {
         let row = sqlx::query(self.sql.take_mark.clone())
             .fetch_one(conn)
             .await
             .map_err(Error::database("take a mark"))?;
-        Ok(Mark {
+        let mark = Mark {
             id: 0,
             snapshot: Snapshot::parse(row.get("snapshot"))?,
             floor_seq: row.get("floor_seq"),
@@ -84,7 +104,8 @@ impl PgStore {
             ceil_seq: row.get("ceil_seq"),
             steps: Vec::new(),
             replay_from: None,
-        })
+        };
+        Ok((mark, row.get("durable")))
     }
 
     pub(super) async fn store_mark(&self, conn: &mut PgConnection, mark: &Mark) -> Result<i64> {
@@ -134,6 +155,8 @@ impl PgStore {
             filter_version: row.get("version"),
             lo_age: row.get("lo_age"),
             loaded: std::time::Instant::now(),
+            durable: false,
+            unflushed: 0,
             late_exhausted: false,
         })
     }
@@ -181,6 +204,11 @@ impl PgStore {
         range: &Range,
         most: Most,
     ) -> Result<Page> {
+        if !range.has_late()
+            && let Some(page) = self.read_plain_page(conn, reader, lane, filter, hi, range, most).await?
+        {
+            return Ok(page);
+        }
         let far = range.has_late() && range.late_is_far(hi.ceil_seq);
         let near = range.has_late() && !far;
         let (late_after, late_upto) = if near { (range.late_after, range.late_upto) } else { (0, 0) };
@@ -210,6 +238,49 @@ impl PgStore {
         Ok(cut(merge(main, late), most.events, exhausted))
     }
 }
+
+impl PgStore {
+    /// The usual case: nobody is late, and the subscription has no deliveries. `None`: it has.
+    #[expect(clippy::too_many_arguments, reason = "a page is named by this many things")]
+    async fn read_plain_page(
+        &self,
+        conn: &mut PgConnection,
+        reader: &Reader,
+        lane: Lane,
+        filter: &Filter,
+        hi: &Mark,
+        range: &Range,
+        most: Most,
+    ) -> Result<Option<Page>> {
+        let query = bind_wanted(sqlx::query(self.sql.page_plain.clone()), reader.id, filter, lane)
+            .bind(range.after)
+            .bind(range.upto)
+            .bind(range.from_xid.to_string())
+            .bind(hi.snapshot.as_str())
+            .bind(most.events);
+        let mut collected = Rows { events: Vec::new(), cut_short: false };
+        let (mut rows, mut bytes) = (query.fetch(conn), 0);
+        while let Some(row) = rows.try_next().await.map_err(Error::database("read a page"))? {
+            if bytes > most.bytes {
+                collected.cut_short = true;
+                break;
+            }
+            if row.get::<bool, _>(PRESENT) {
+                return Ok(None);
+            }
+            let event = event_of(&row)?;
+            bytes += event.payload.len();
+            let wait = duration_of(row.get(WAIT));
+            collected.events.push(ClaimedEvent { event, blocked: false, elsewhere: false, wait });
+        }
+        drop(rows);
+        Ok(Some(cut(collected, most.events, false)))
+    }
+}
+
+/// Places of columns in page_plain.sql, after those of the event.
+const PRESENT: usize = 15;
+const WAIT: usize = 16;
 
 /// Events as they came, and whether reading stopped early because of their size.
 struct Rows {

@@ -27,13 +27,13 @@ impl PgStore {
     ) -> Result<bool> {
         if troubles.is_empty() {
             let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
-            return self.mark_finished(&mut conn, reader, batch.lane, batch.number, batch.token).await;
+            return self.mark_finished(&mut conn, reader, batch, false).await;
         }
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
         if reader.keyed() {
             self.lock_subscription(&mut tx, reader).await?;
         }
-        if !self.mark_finished(&mut tx, reader, batch.lane, batch.number, batch.token).await? {
+        if !self.mark_finished(&mut tx, reader, batch, true).await? {
             return Ok(false);
         }
         self.insert_troubles(&mut tx, reader, troubles, holder).await?;
@@ -45,16 +45,17 @@ impl PgStore {
         &self,
         conn: &mut PgConnection,
         reader: &Reader,
-        lane: Lane,
-        number: i64,
-        token: Token,
+        batch: BatchRef,
+        waits: bool,
     ) -> Result<bool> {
         let done = sqlx::query(self.sql.finish_batch.clone())
             .bind(reader.id)
-            .bind(lane.generation)
-            .bind(lane.number)
-            .bind(number)
-            .bind(token.0)
+            .bind(batch.lane.generation)
+            .bind(batch.lane.number)
+            .bind(batch.number)
+            .bind(batch.token.0)
+            .bind(batch.inserted_at)
+            .bind(waits)
             .execute(conn)
             .await
             .map_err(Error::database(DOING))?;
@@ -82,6 +83,7 @@ impl PgStore {
             .bind(micros(hold.delay))
             .bind(&hold.error)
             .bind(small(hold.steps))
+            .bind(batch.inserted_at)
             .execute(&mut *tx)
             .await
             .map_err(Error::database(doing))?;

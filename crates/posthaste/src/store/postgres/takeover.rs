@@ -6,8 +6,8 @@ use sqlx::postgres::{PgConnection, PgRow};
 use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Batch, Held, Holder, Lane, LaneClaim, Reader, Trouble};
-use crate::store::CLAIMS_BEFORE_MATERIALISING;
 use crate::store::rows::isolated;
+use crate::store::{BatchRef, CLAIMS_BEFORE_MATERIALISING};
 use crate::subscription::Order;
 
 use super::mark::Range;
@@ -121,7 +121,8 @@ impl PgStore {
         let claims = u32::try_from(row.get::<i32, _>("claims")).unwrap_or(u32::MAX);
         let wait = duration_of(row.get("wait")).unwrap_or_default();
         let held = (reader.order == Order::Strict).then_some(Held { attempts, steps: steps_of(row), wait });
-        Ok(Batch { lane, number: row.get("number"), token, claims, events: page.events, held })
+        let (number, inserted_at) = (row.get("number"), row.get("inserted_at"));
+        Ok(Batch { lane, number, token, inserted_at, claims, events: page.events, held })
     }
 
     /// An event may have killed the last two workers: find it out one event at a time, so that the innocent ones beside
@@ -139,7 +140,7 @@ impl PgStore {
         let troubles: Vec<Trouble> =
             batch.events.iter().filter(|c| !c.elsewhere).map(|c| isolated(c, reader)).collect();
         self.insert_troubles(tx, reader, &troubles, holder).await?;
-        self.mark_finished(tx, reader, batch.lane, batch.number, batch.token).await?;
+        self.mark_finished(tx, reader, BatchRef::to(&batch), true).await?;
         Ok(None)
     }
 

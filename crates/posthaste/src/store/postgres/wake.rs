@@ -12,8 +12,12 @@ use crate::store::Sign;
 
 use super::PgStore;
 
+/// How often to look whether the log has grown: a ring is lost with a producer that rolls back, and comes late from one
+/// that takes its time, while others relied on it.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+
 /// A listening connection that died silently is noticed after this long.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl PgStore {
     pub(crate) async fn listen(&self, bell: Arc<Bell>, stop: CancellationToken) {
@@ -46,14 +50,20 @@ impl PgStore {
         bell.set_listening(true);
         bell.ring();
         *wait = Duration::from_millis(100);
+        let mut last_seq = 0;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 rung = listener.try_recv() => match rung? {
-                    Some(_) => bell.ring(),
+                    Some(_) => bell.hear(),
                     None => return Ok(()),
                 },
-                () = tokio::time::sleep(KEEP_ALIVE) => check_alive(&mut listener).await?,
+                () = tokio::time::sleep(WATCH_EVERY) => {
+                    let before = std::mem::replace(&mut last_seq, self.last_seq(&mut listener).await?);
+                    if before != last_seq {
+                        bell.hear();
+                    }
+                }
             }
         }
     }
@@ -68,11 +78,21 @@ impl PgStore {
             .map_err(Error::database(doing))?;
         // Drawn after the sign is up: whoever read "no sign" has a lower xid, because producers read it after
         // their insert.
+        self.newest_xid().await
+    }
+
+    /// An xid above those of all who have enqueued something by now.
+    pub(crate) async fn newest_xid(&self) -> Result<Sign> {
         let before: String = sqlx::query_scalar(self.sql.newest_xid.clone())
             .fetch_one(&self.pool)
             .await
-            .map_err(Error::database(doing))?;
+            .map_err(Error::database("draw an xid"))?;
         Ok(Sign { before: Some(before) })
+    }
+
+    async fn last_seq(&self, listener: &mut PgListener) -> sqlx::Result<i64> {
+        let looking = sqlx::query_scalar(self.sql.last_seq.clone()).fetch_one(listener);
+        tokio::time::timeout(PATIENCE, looking).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
     pub(crate) async fn producers_ended(&self, sign: &Sign) -> Result<bool> {
@@ -82,13 +102,5 @@ impl PgStore {
             .fetch_one(&self.pool)
             .await
             .map_err(Error::database("look for running producers"))
-    }
-}
-
-async fn check_alive(listener: &mut PgListener) -> sqlx::Result<()> {
-    let check = sqlx::query("select 1").execute(listener);
-    match tokio::time::timeout(KEEP_ALIVE, check).await {
-        Ok(result) => result.map(|_| ()),
-        Err(_) => Err(sqlx::Error::PoolTimedOut),
     }
 }

@@ -105,7 +105,15 @@ async fn claim_as_batch(
     let token = claim.owner.unwrap_or_else(Token::new);
     insert_batch(tx, claim, place, Page::of(&events, place, Some(token))).await?;
     let held = (claim.reader.order == Order::Strict).then(Held::default);
-    Ok(Fresh::Batch(Batch { lane: claim.lane, number: place.number + 1, token, claims: 1, events, held }))
+    Ok(Fresh::Batch(Batch {
+        lane: claim.lane,
+        number: place.number + 1,
+        token,
+        inserted_at: None,
+        claims: 1,
+        events,
+        held,
+    }))
 }
 
 /// Claims a page whose events each become a delivery row at once: the batch itself is finished as it is written.

@@ -182,6 +182,10 @@ impl Store for SqliteStore {
         Ok(Sign { before: None })
     }
 
+    async fn draw_xid(&self) -> Result<Sign> {
+        Ok(Sign { before: None })
+    }
+
     async fn all_ended(&self, _sign: &Sign) -> Result<bool> {
         Ok(true)
     }

@@ -118,7 +118,8 @@ pub(super) async fn reread_batch(
     let wait = duration_of(row.get("wait")).unwrap_or_default();
     let (attempts, steps) = (count_of(row, "retry_count"), count_of(row, "steps"));
     let held = (reader.order == Order::Strict).then_some(Held { attempts, steps, wait });
-    Ok(Batch { lane, number: row.get("number"), token, claims: count_of(row, "claims"), events, held })
+    let (number, claims) = (row.get("number"), count_of(row, "claims"));
+    Ok(Batch { lane, number, token, inserted_at: None, claims, events, held })
 }
 
 /// An event may have killed the last two workers: find it out one event at a time, so that the innocent ones beside it
@@ -135,7 +136,7 @@ async fn materialise_if_lost_before(
     let troubles: Vec<Trouble> =
         batch.events.iter().filter(|c| !c.elsewhere).map(|c| isolated(c, reader)).collect();
     insert_troubles(tx, reader, &troubles, holder).await?;
-    let batch = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+    let batch = BatchRef::to(&batch);
     mark_finished(tx, reader, batch).await?;
     Ok(None)
 }

@@ -140,7 +140,7 @@ fn batch(fresh: Fresh) -> Batch {
 }
 
 fn reference(batch: &Batch) -> BatchRef {
-    BatchRef { lane: batch.lane, number: batch.number, token: batch.token }
+    BatchRef::to(batch)
 }
 
 fn seqs(events: &[ClaimedEvent]) -> Vec<i64> {

@@ -78,6 +78,8 @@ impl Runner {
         let holder = context.holder();
         let fresh = context.store.claim_fresh(reader, lane, owner, &holder, &mut self.cursor).await?;
         match fresh {
+            // A crash or a fail-over of the server has undone that one. What is queued of it is to be claimed again.
+            Fresh::Batch(batch) if self.is_open(batch.number) => self.lost = true,
             Fresh::Batch(batch) => {
                 if owner.is_none() {
                     context.leases.hold(batch.token, 1, since, holder.lease);
@@ -92,6 +94,10 @@ impl Runner {
         }
         self.idle.reset();
         Ok(true)
+    }
+
+    fn is_open(&self, number: i64) -> bool {
+        self.open.iter().any(|open| open.batch.number == number)
     }
 
     pub(super) async fn reclaim(&mut self, reader: &Reader) -> Result<bool> {
@@ -131,7 +137,7 @@ impl Runner {
 
     pub(super) fn take_in(&mut self, batch: Batch) {
         let source = Source::Batch(batch.number);
-        let key = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+        let key = BatchRef::to(&batch);
         let remaining = batch.events.len();
         self.context.pace.charge(&self.context.reader(), remaining);
         self.open.push_back(OpenBatch {
@@ -158,8 +164,8 @@ impl Runner {
         let delayed = event.available_at;
         let key = event.key.clone().filter(|_| keyed && delayed.is_none());
         let behind = key.as_ref().is_some_and(|key| blocked || self.parked.contains_key(key));
-        let (event, solo, detached) = (Arc::new(event), false, false);
-        let work = Work { event, key, attempts: 1, steps: 0, source, token, solo, detached };
+        let (event, solo, away_since, detached) = (Arc::new(event), false, None, false);
+        let work = Work { event, key, attempts: 1, steps: 0, source, token, solo, away_since, detached };
         match delayed {
             _ if elsewhere => self.leave_out(source),
             Some(until) if wait.is_some() => self.done(&work, Settlement::Delay { until }),
@@ -189,6 +195,7 @@ impl Runner {
                 source: Source::Delivery,
                 token,
                 solo,
+                away_since: None,
                 detached: false,
             });
         }

@@ -35,7 +35,10 @@ impl Runner {
             match outcome {
                 Outcome::Delivered => self.work_done(work, outcome),
                 _ if parked => self.done(&work, Settlement::Park),
-                Outcome::Unavailable { .. } => again.push(work),
+                Outcome::Unavailable { .. } => {
+                    work.away_since.get_or_insert_with(Instant::now);
+                    again.push(work);
+                }
                 _ if waits => again.push(work),
                 outcome => {
                     failed_keys.extend(work.key.clone());
@@ -44,6 +47,11 @@ impl Runner {
             }
         }
         self.note_availability(away);
+        if let [probe] = &again[..]
+            && self.is_alone_with_it(probe)
+        {
+            return self.leave_for_later(probe);
+        }
         let probe = again.len() == 1;
         for work in again.into_iter().rev() {
             self.queues.put_back(work);
@@ -51,6 +59,20 @@ impl Runner {
         // If only this one finds the receiver away, the next probe must be another, or it would hold up everybody.
         if probe {
             self.queues.turn();
+        }
+    }
+
+    /// Whether it finds the receiver away although others have reached it since it first did.
+    fn is_alone_with_it(&self, probe: &Work) -> bool {
+        probe.away_since.is_some_and(|since| self.context.availability.reached_since(since))
+    }
+
+    /// It keeps its attempts and its key, and its batch need not wait for it any longer.
+    fn leave_for_later(&mut self, work: &Work) {
+        let delay = self.context.reader().settings.base_delay;
+        self.done(work, Settlement::GiveBack { delay });
+        if !work.detached {
+            self.park_behind(work);
         }
     }
 

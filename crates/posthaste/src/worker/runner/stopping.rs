@@ -15,6 +15,8 @@ impl Runner {
     pub(super) async fn wind_up(mut self, stop: &CancellationToken) -> Ended {
         if self.lost {
             self.let_go_of_deliveries().await;
+            // If it is ours after all, because the server has undone a claim, nobody needs to wait for the lease.
+            self.release_lane().await;
             return Ended::LaneLost;
         }
         self.finish_running().await;
@@ -29,13 +31,18 @@ impl Runner {
             }
         }
         self.let_go_of_the_rest();
+        if !self.finished {
+            self.release_lane().await;
+        }
+        if self.finished && !stop.is_cancelled() { Ended::LaneFinished } else { Ended::Stopped }
+    }
+
+    async fn release_lane(&self) {
         if let Reads::Owned(lane, token) = self.reads
-            && !self.finished
             && let Err(error) = self.context.store.release_lane(&self.context.reader(), lane, token).await
         {
             self.context.trouble(&error);
         }
-        if self.finished && !stop.is_cancelled() { Ended::LaneFinished } else { Ended::Stopped }
     }
 
     /// What could not be settled is left to others. A lease that is renewed with nobody behind it would hold its events

@@ -34,7 +34,7 @@ impl PgStore {
         }
         // Before the transaction that stores it draws an xid, as every mark.
         let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
-        let here = self.take_mark(&mut conn).await?;
+        let (here, _) = self.take_mark(&mut conn).await?;
         drop(conn);
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
         self.lock_meta(&mut tx).await?;

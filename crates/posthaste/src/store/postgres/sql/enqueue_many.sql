@@ -11,4 +11,4 @@ with inserted as (
   order by place
   returning true as done
 )
-select case when (select count(*) from inserted) > 0 and {schema}.ring_needed() then pg_notify('{schema}', '') end
+select case when (select count(*) from inserted) > 0 and {schema}.ring_needed() then {schema}.ring() end

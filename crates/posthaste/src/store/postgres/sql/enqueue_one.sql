@@ -7,4 +7,4 @@ with inserted as (
     $13, $14)
   returning true as done
 )
-select case when {schema}.ring_needed() then pg_notify('{schema}', '') end from inserted
+select case when {schema}.ring_needed() then {schema}.ring() end from inserted

@@ -2,4 +2,5 @@
 update {schema}.batches
 set done_to = greatest(done_to, $6), retry_count = $7, retry_after = clock_timestamp() + $8 * interval '1 microsecond',
   last_error = $9, steps = $10
-where subscription = $1 and generation = $2 and lane = $3 and number = $4 and token = $5 and finished_at is null
+where subscription = $1 and generation = $2 and lane = $3 and number = $4 and token = $5 and inserted_at = $11
+  and finished_at is null

@@ -1,8 +1,8 @@
 -- Claims a page where any number of workers claim side by side (order `none`): inserting `number + 1` is the
 -- compare-and-set. Not with a filter that is no longer in force, and not after a batch that a fail-over has undone ($22).
--- Commits synchronously, as every claim.
+-- With $23 it waits for the disk, as every claim.
 with sync as (
-  select set_config('synchronous_commit', 'on', true) from {schema}.lanes l
+  select set_config('synchronous_commit', case when $23 then 'on' else 'off' end, true) from {schema}.lanes l
   where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.stop_mark is not distinct from $21
 ), mark as (
   insert into {schema}.marks (snapshot, floor_seq, floor_xid, ceil_seq, steps)

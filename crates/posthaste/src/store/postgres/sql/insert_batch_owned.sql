@@ -1,8 +1,8 @@
 -- Claims a page in a lane that has one owner: locks the lane's row, checks the token, and inserts `number + 1`, all in
 -- one transaction; not with a filter that is no longer in force, and not after a batch that a fail-over has undone ($22).
--- Commits synchronously before the first send, which also flushes the producers' commits it read.
+-- With $23 it waits for the disk, which also flushes the producers' commits it read: see PgCursor::must_flush.
 with sync as (
-  select set_config('synchronous_commit', 'on', true)
+  select set_config('synchronous_commit', case when $23 then 'on' else 'off' end, true)
 ), owned as (
   select 1 from {schema}.lanes l, sync
   where l.subscription = $1 and l.generation = $2 and l.lane = $3 and l.token = $4

@@ -9,8 +9,8 @@ select {columns}, blocker.seq is not null as blocked, own.seq is not null as els
 from (
   (
     select * from {schema}.events e
-    where e.seq > $8 and e.seq <= $9 and e.xid >= $10::text::xid8
-      and pg_visible_in_snapshot(e.xid, $11::text::pg_snapshot) and {wanted}
+    where e.seq > $8 and e.seq <= $9 and e.xid >= (select $10::text::xid8)
+      and pg_visible_in_snapshot(e.xid, (select $11::text::pg_snapshot)) and {wanted}
     order by e.seq limit $16
   )
   union all

@@ -1,2 +1,3 @@
 -- Takes a mark, in a transaction of its own: see the function. Burns one xid, writes no table.
-select floor_seq, floor_xid::text as floor_xid, snapshot::text as snapshot, ceil_seq from {schema}.take_mark()
+select floor_seq, floor_xid::text as floor_xid, snapshot::text as snapshot, ceil_seq, durable
+from {schema}.take_mark()

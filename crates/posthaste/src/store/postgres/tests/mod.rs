@@ -10,7 +10,7 @@ use super::PgStore;
 use crate::event::NewEvent;
 use crate::id::{SchemaName, WorkerName};
 use crate::lease::Holder;
-use crate::store::{Cursor, Fresh, Store};
+use crate::store::{BatchRef, Cursor, Fresh, Store};
 use crate::subscription::Subscription;
 
 fn urls() -> Vec<String> {
@@ -95,4 +95,65 @@ async fn a_claim_whose_answer_was_lost_is_found_again_whole() {
     assert_eq!((found.number, bodies), (1, (0..7).collect()));
     let elsewhere = crate::id::Token::new();
     assert!(store.held_batches(&reader, lane.lane, elsewhere).await.unwrap().is_empty());
+}
+
+/// A crash of the server can undo a claim, and another batch gets its number. What the holder says of the one that is gone
+/// must not settle the one that is there: it may hold events that nobody has delivered.
+#[tokio::test]
+async fn a_settlement_of_a_batch_that_was_undone_does_not_settle_its_namesake() {
+    let store = store(&urls()[0]).await;
+    let reader = store.declare(&Subscription::new("s").unwrap()).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let lane = store.claim_lane(&reader, &holder).await.unwrap().unwrap();
+    let claim = async || {
+        let cursor = &mut Cursor::Unknown;
+        match store.claim_fresh(&reader, lane.lane, Some(lane.token), &holder, cursor).await.unwrap() {
+            Fresh::Batch(batch) => batch,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut late = store.pool.begin().await.unwrap();
+    store.enqueue(&mut late, &[NewEvent::bytes("t", "late")]).await.unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    store.enqueue(&mut conn, &[NewEvent::bytes("t", "early")]).await.unwrap();
+    let undone = claim().await;
+    let undo = format!("delete from {}.batches", store.schema.as_str());
+    conn.execute(AssertSqlSafe(undo)).await.unwrap();
+    late.commit().await.unwrap();
+    let there = claim().await;
+    assert_eq!((undone.number, undone.token), (there.number, there.token), "nothing else tells them apart");
+    assert_eq!((undone.events.len(), there.events.len()), (1, 2));
+    assert!(!store.settle_batch(&reader, BatchRef::to(&undone), &[], &holder).await.unwrap());
+    assert!(store.settle_batch(&reader, BatchRef::to(&there), &[], &holder).await.unwrap());
+}
+
+/// A producer that does not wait for the disk is seen before a crash can no longer undo it: the claim waits in its place.
+/// Once everything in a window is safe, claims wait only often enough to keep what a crash repeats within a batch.
+#[tokio::test]
+async fn a_claim_waits_for_the_disk_if_its_events_are_not_safe_and_once_per_batch_otherwise() {
+    let store = store(&urls()[0]).await;
+    let settings = |s: &mut crate::subscription::Settings| s.batch_size = 4;
+    let reader = store.declare(&Subscription::new("s").unwrap().settings(settings)).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let lane = store.claim_lane(&reader, &holder).await.unwrap().unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    conn.execute("set synchronous_commit = off").await.unwrap();
+    let events: Vec<NewEvent> = (0..40_u8).map(|n| NewEvent::bytes("t", vec![n])).collect();
+    store.enqueue(&mut conn, &events).await.unwrap();
+    let written: String =
+        sqlx::query_scalar("select pg_current_wal_insert_lsn()::text").fetch_one(&mut *conn).await.unwrap();
+    let safe = async |lsn: &str| -> bool {
+        let safe = sqlx::query_scalar("select pg_current_wal_flush_lsn() >= $1::text::pg_lsn").bind(lsn);
+        safe.fetch_one(&store.pool).await.unwrap()
+    };
+    assert!(!safe(&written).await, "nobody has waited yet");
+    let (mut cursor, mut waited) = (Cursor::Unknown, Vec::new());
+    for _ in 0..10 {
+        let fresh = store.claim_fresh(&reader, lane.lane, Some(lane.token), &holder, &mut cursor);
+        assert!(matches!(fresh.await.unwrap(), Fresh::Batch(_)));
+        let Cursor::Postgres(place) = &cursor else { panic!("a place") };
+        waited.push(place.unflushed == 0);
+        assert!(safe(&written).await, "what was claimed can be undone by a crash");
+    }
+    assert_eq!(waited, [true, false, true, false, true, false, true, false, true, false]);
 }

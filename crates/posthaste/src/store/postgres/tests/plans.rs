@@ -86,6 +86,7 @@ impl Bench {
             format!("progress({id}, 1, 0)"),
             format!("look({wanted}, {middle}, '0', 0, 0, '{{}}')"),
             format!("look({wanted}, {last}, '{xid}', {}, {last}, '{{{xid}}}')", last - 1000),
+            format!("page_plain({wanted}, {middle}, {last}, '0', '{snapshot}', 500)"),
             format!("page({wanted}, {middle}, {last}, '0', '{snapshot}', 0, 0, '{{}}', false, 500)"),
             format!(
                 "page({wanted}, {middle}, {last}, '0', '{snapshot}', {}, {}, '{{{xid}}}', false, 500)",
@@ -94,9 +95,9 @@ impl Bench {
             ),
             format!(
                 "insert_batch_owned({id}, 1, 0, '{token}', 1000000, 1, 1, 1, 2, 2, false, 1, false, null, null, null, null, \
-                 null, 'w', 1000, null, null)"
+                 null, 'w', 1000, null, null, false)"
             ),
-            format!("finish_batch({id}, 1, 0, 1, '{token}')"),
+            format!("finish_batch({id}, 1, 0, 1, '{token}', now(), false)"),
             format!("next_due({id}, true, false)"),
             format!("renew({id}, '{{{token}}}', 1000, 1, {newest})"),
             format!("expired_batch({id}, 1, {newest})"),
@@ -139,7 +140,7 @@ impl Bench {
                 .claim_fresh(&self.reader, self.lane, Some(self.owner), &self.holder, &mut cursor)
                 .await;
             let Fresh::Batch(batch) = fresh.unwrap() else { panic!("there must be a batch") };
-            let batch = BatchRef { lane: batch.lane, number: batch.number, token: batch.token };
+            let batch = BatchRef::to(&batch);
             assert!(self.store.settle_batch(&self.reader, batch, &[], &self.holder).await.unwrap());
         }
     }

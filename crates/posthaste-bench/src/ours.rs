@@ -1,0 +1,66 @@
+//! Posthaste as a contender: loading its log, and draining a fresh subscription of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posthaste::{ClaimBy, Order, Page, Posthaste, Sink, Start, Subscription};
+use sqlx::PgPool;
+
+use crate::cluster::Cluster;
+use crate::measure::Result;
+use crate::work::events;
+
+/// A receiver that takes everything at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nothing;
+
+#[async_trait::async_trait]
+impl Sink for Nothing {
+    async fn deliver(&self, page: &mut Page) {
+        (0..page.events().len()).for_each(|index| page.delivered(index));
+    }
+}
+
+/// A new database with Posthaste's tables.
+pub(crate) async fn create(cluster: &Cluster, name: &str) -> Result<(PgPool, Posthaste)> {
+    let pool = cluster.database(name, 12).await?;
+    let posthaste = Posthaste::postgres(pool.clone());
+    posthaste.migrate().await?;
+    Ok((pool, posthaste))
+}
+
+/// Enqueues events, a thousand per transaction.
+pub(crate) async fn load(pool: &PgPool, posthaste: &Posthaste, count: u64) -> Result<()> {
+    let mut first = 0;
+    while first < count {
+        let numbers = first..count.min(first + 1000);
+        first = numbers.end;
+        let mut tx = pool.begin().await?;
+        posthaste.enqueue_many(&mut *tx, events(numbers)).await?;
+        tx.commit().await?;
+    }
+    sqlx::query("analyze posthaste.events").execute(pool).await?;
+    Ok(())
+}
+
+/// A subscription from the beginning, by key.
+pub(crate) fn subscription(name: &str, claim_by: ClaimBy) -> Result<Subscription> {
+    let subscription = Subscription::new(name)?.order(Order::Key).claim_by(claim_by).start(Start::Beginning);
+    Ok(subscription.settings(|settings| settings.batch_size = BATCH))
+}
+
+/// Events per claim, for us and for the paging SELECT.
+pub(crate) const BATCH: u32 = 500;
+
+/// How long one worker needs for everything that waits, until it is settled.
+pub(crate) async fn drain(posthaste: &Posthaste, subscription: Subscription, count: u64) -> Result<Duration> {
+    let start = Instant::now();
+    let worker = posthaste.sink(subscription, Nothing).start().await?;
+    let counters = Arc::clone(worker.counters());
+    while counters.delivered() < count {
+        tokio::time::sleep(Duration::from_micros(500)).await;
+    }
+    // The last batch is settled by the stop.
+    worker.stop().await;
+    Ok(start.elapsed())
+}

@@ -1,0 +1,5 @@
+//! What people would use instead.
+
+pub(crate) mod hand;
+pub(crate) mod pgq;
+pub(crate) mod program;

@@ -1,0 +1,35 @@
+//! Producers and a worker at once: what a worker that keeps up costs the producers.
+
+use crate::bench::Bench;
+use crate::measure::{Better, Contender, Figure, Result, Role};
+use crate::ours;
+use crate::rows::enqueue::produce;
+use crate::worker::Following;
+
+const PRODUCERS: u64 = 4;
+
+pub(crate) async fn together(bench: &Bench) -> Result<Vec<Figure>> {
+    let seconds = bench.seconds(15);
+    let (pool, posthaste) = ours::create(&bench.cluster, "together").await?;
+    let title =
+        format!("{PRODUCERS} producers, single-row transactions for {seconds} s, with and without a worker");
+    let figure = Figure::timed("together", title, "transactions/s", Better::More).demand(
+        "with a worker",
+        Some("without a worker"),
+        0.9,
+    );
+    let (pool, posthaste, cluster) = (&pool, &posthaste, &bench.cluster);
+    let contenders = vec![
+        Contender::new("without a worker", Role::Limit, move || produce(pool, posthaste, PRODUCERS, seconds)),
+        Contender::new("with a worker", Role::Ours, move || async move {
+            let worker = Following::start(cluster, "together", "follows", "orders").await?;
+            let rate = produce(pool, posthaste, PRODUCERS, seconds).await?;
+            let told = worker.end().await?;
+            match told.delivered as f64 >= rate * seconds as f64 * 0.99 {
+                true => Ok(rate),
+                false => Err(format!("it did not keep up: {} delivered", told.delivered).into()),
+            }
+        }),
+    ];
+    Ok(vec![figure.measure(bench.rounds, contenders).await])
+}

@@ -1,0 +1,128 @@
+//! `cargo xtask bench`: a private PostgreSQL as one would run it, the peers from their registries, and the program that
+//! measures all of them in turns. Peers that cannot be had are skipped by name.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use crate::guard::{self, Ending, Guarded};
+use crate::machine::{self, Account};
+use crate::postgres::{self, Programs, Server};
+use crate::{Result, apt, prepare, workspace_root};
+
+/// As one would run it, and so large that no checkpoint falls into a sample.
+const SETTINGS: &[&str] = &[
+    "fsync=on",
+    "synchronous_commit=on",
+    "full_page_writes=on",
+    "shared_buffers=2GB",
+    "max_wal_size=8GB",
+    "checkpoint_timeout=30min",
+    "shared_preload_libraries=pg_stat_statements",
+];
+
+const PEERS: &str = "crates/posthaste-bench/peers";
+const RUST_PEERS: [&str; 3] = ["obix", "graphile_worker", "outbox-postgres"];
+
+/// Builds, measures, and exits as the measuring program did. All arguments are for that one.
+pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
+    let workspace = workspace_root()?;
+    let built = build(&workspace)?;
+    let program = built.join("posthaste-bench");
+    if args.iter().any(|arg| arg == "--list") {
+        let list = Command::new(program).args(args).status();
+        return list.map(code_of).map_err(|error| format!("the bench does not run: {error}"));
+    }
+    prepare::prepare()?;
+    let folder = postgres::distribution()?;
+    let account = Account::for_servers()?;
+    let programs = Programs::probe(&folder, account)?;
+    install_pgq(&programs);
+    let server = Server::start_with(&programs, account, SETTINGS)?;
+    let mut command = guard::command(program, Ending::Terminate, None, None);
+    command.arg("--postgres").arg(server.url()).arg("--relay").arg(built.join("posthaste"));
+    // Counts need nobody to compare with.
+    if !args.iter().any(|arg| arg == "--quick") {
+        let target = target(&workspace).join("peers");
+        command.arg("--rust-peers").arg(rust_peers(&workspace, &target)?);
+        match node_peers(&workspace, &target) {
+            Ok(folder) => drop(command.arg("--node-peers").arg(folder)),
+            Err(sentence) => eprintln!("xtask: skipped: the peers for Node ({sentence})"),
+        }
+    }
+    command.args(args).current_dir(env::current_dir().map_err(|error| error.to_string())?);
+    machine::forget_pg_variables(&mut command);
+    Guarded::start(command)?.wait().map(code_of)
+}
+
+fn code_of(status: ExitStatus) -> ExitCode {
+    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn target(workspace: &Path) -> PathBuf {
+    workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+fn cargo(workspace: &Path) -> Command {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = guard::command(cargo, Ending::Terminate, None, None);
+    command.current_dir(workspace);
+    command
+}
+
+fn build(workspace: &Path) -> Result<PathBuf> {
+    let mut command = cargo(workspace);
+    command.args(["build", "--release", "-p", "posthaste-bench", "-p", "posthaste-cli"]);
+    match Guarded::start(command)?.wait()?.success() {
+        true => Ok(target(workspace).join("release")),
+        false => Err("the bench does not build; cargo's messages are above".to_owned()),
+    }
+}
+
+/// It exists only as a package for the machine's own PostgreSQL. Without it the others are measured.
+fn install_pgq(programs: &Programs) {
+    let major = programs.version.split('.').next().unwrap_or_default();
+    let there =
+        || fs::exists(format!("/usr/share/postgresql/{major}/extension/pgq.control")).unwrap_or(false);
+    if !there() && apt::may_install() {
+        let package: &'static str = String::leak(format!("postgresql-{major}-pgq3"));
+        let missing = || if there() { Vec::new() } else { vec![package] };
+        apt::install(missing).unwrap_or_else(|sentence| eprintln!("xtask: {sentence}"));
+    }
+}
+
+/// One build each: one that does not build leaves the others alone.
+fn rust_peers(workspace: &Path, target: &Path) -> Result<PathBuf> {
+    for peer in RUST_PEERS {
+        let mut command = cargo(workspace);
+        command.args(["build", "--release", "--locked", "--features", peer, "--manifest-path"]);
+        command.arg(format!("{PEERS}/rust/Cargo.toml")).arg("--target-dir").arg(target);
+        if !Guarded::start(command)?.wait()?.success() {
+            eprintln!("xtask: skipped: {peer} (it does not build; cargo's messages are above)");
+        }
+    }
+    Ok(target.join("release"))
+}
+
+/// Installed outside of the sources.
+fn node_peers(workspace: &Path, target: &Path) -> Result<PathBuf> {
+    if machine::folder_with(&["npm"]).is_none() {
+        return Err("npm not found".to_owned());
+    }
+    let (from, to) = (workspace.join(PEERS).join("node"), target.join("node"));
+    let problem = |error| format!("{}: {error}", to.display());
+    fs::create_dir_all(&to).map_err(problem)?;
+    for entry in fs::read_dir(&from).map_err(problem)?.flatten().filter(|entry| entry.path().is_file()) {
+        fs::copy(entry.path(), to.join(entry.file_name())).map_err(problem)?;
+    }
+    let mut command = guard::command("npm", Ending::Terminate, None, None);
+    command
+        .args(["ci", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"])
+        .current_dir(&to);
+    match Guarded::start(command)?.wait()?.success() {
+        true => Ok(to),
+        false => Err("npm ci failed; its messages are above".to_owned()),
+    }
+}
