@@ -26,21 +26,22 @@ const SETTINGS: &[&str] = &[
 const PEERS: &str = "crates/posthaste-bench/peers";
 const RUST_PEERS: [&str; 3] = ["obix", "graphile_worker", "outbox-postgres"];
 
-/// Builds, measures, and exits as the measuring program did. All arguments are for that one.
+/// Builds, measures, and exits as the measuring program did. All arguments are for that one; `--docs` gets the folder.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let workspace = workspace_root()?;
+    let args = &with_docs(args, &workspace);
     let built = build(&workspace)?;
     let program = built.join("posthaste-bench");
-    if args.iter().any(|arg| arg == "--list") {
-        let list = Command::new(program).args(args).status();
-        return list.map(code_of).map_err(|error| format!("the bench does not run: {error}"));
+    if measures_nothing(args) {
+        let ended = Command::new(program).args(args).status();
+        return ended.map(code_of).map_err(|error| format!("the bench does not run: {error}"));
     }
     prepare::prepare()?;
     let folder = postgres::distribution()?;
     let account = Account::for_servers()?;
     let programs = Programs::probe(&folder, account)?;
     install_pgq(&programs);
-    let server = Server::start_with(&programs, account, SETTINGS)?;
+    let server = Server::start(&programs, account, SETTINGS)?;
     let mut command = guard::command(program, Ending::Terminate, None, None);
     command.arg("--postgres").arg(server.url()).arg("--relay").arg(built.join("posthaste"));
     // Counts need nobody to compare with.
@@ -55,6 +56,18 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     command.args(args).current_dir(env::current_dir().map_err(|error| error.to_string())?);
     machine::forget_pg_variables(&mut command);
     Guarded::start(command)?.wait().map(code_of)
+}
+
+/// `--docs` means the project's own pages.
+fn with_docs(args: &[OsString], workspace: &Path) -> Vec<OsString> {
+    let folder = |arg: &OsString| (arg == "--docs").then(|| workspace.join("docs/reference").into());
+    args.iter().flat_map(|arg| [Some(arg.clone()), folder(arg)]).flatten().collect()
+}
+
+/// Whether no server is needed: for a list, for pages from a file, and for what the program refuses at once.
+fn measures_nothing(args: &[OsString]) -> bool {
+    let has = |flag: &str| args.iter().any(|arg| arg.to_string_lossy().split('=').next() == Some(flag));
+    has("--list") || has("--from") || has("--docs") && (has("--only") || has("--quick"))
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {
@@ -124,5 +137,37 @@ fn node_peers(workspace: &Path, target: &Path) -> Result<PathBuf> {
     match Guarded::start(command)?.wait()?.success() {
         true => Ok(to),
         false => Err("npm ci failed; its messages are above".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(args: &str) -> Vec<OsString> {
+        args.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn docs_are_those_of_the_project() {
+        let with = |args: &str| with_docs(&words(args), Path::new("/clone"));
+        assert_eq!(with("--docs --rounds 5"), words("--docs /clone/docs/reference --rounds 5"));
+        assert_eq!(with("--only drain"), words("--only drain"));
+    }
+
+    #[test]
+    fn a_server_is_started_only_to_measure() {
+        for args in [
+            "--list",
+            "--docs --from run.json",
+            "--docs --only drain",
+            "--only=drain --docs",
+            "--quick --docs",
+        ] {
+            assert!(measures_nothing(&words(args)), "{args}");
+        }
+        for args in ["", "--docs", "--docs --json run.json", "--quick", "--only drain"] {
+            assert!(!measures_nothing(&words(args)), "{args}");
+        }
     }
 }

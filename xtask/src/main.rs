@@ -45,7 +45,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        about: "measure Posthaste side by side with its peers; `--quick` asserts counts only, `--list` names the rows",
+        about: "measure Posthaste side by side with its peers; `--quick` asserts counts only, `--list` names the rows, \
+                `--docs` writes charts and page",
         run: bench::run,
     },
     Command {

@@ -20,6 +20,9 @@ const NODE: &str = "POSTHASTE_TEST_NODE_MODULES";
 const JDBC: &str = "POSTHASTE_TEST_JDBC";
 const GO: &str = "POSTHASTE_TEST_GO";
 
+/// What the distribution's server must do besides: a test of the bench counts statements.
+const COUNTING: &[&str] = &["shared_preload_libraries=pg_stat_statements"];
+
 /// The servers of one run. Dropping them stops them.
 pub(crate) struct Servers {
     distribution: Server,
@@ -36,9 +39,9 @@ impl Servers {
         let folder = postgres::distribution()?;
         // Asked after the installation, which may have created the account.
         let account = Account::for_servers()?;
-        let distribution = start(&Programs::probe(&folder, account)?, account)?;
+        let distribution = start(&Programs::probe(&folder, account)?, account, COUNTING)?;
         let current = postgres::current(&workspace, account)
-            .and_then(|programs| start(&programs, account).map_err(Skip::unexpected));
+            .and_then(|programs| start(&programs, account, &[]).map_err(Skip::unexpected));
         Ok(Self { distribution, current, packages })
     }
 
@@ -92,8 +95,8 @@ impl Servers {
     }
 }
 
-fn start(programs: &Programs, account: Option<Account>) -> Result<Server> {
-    let server = Server::start(programs, account)?;
+fn start(programs: &Programs, account: Option<Account>, settings: &[&str]) -> Result<Server> {
+    let server = Server::start(programs, account, settings)?;
     eprintln!("xtask: PostgreSQL {} runs on port {}", server.version, server.port);
     Ok(server)
 }

@@ -1,5 +1,7 @@
 //! The private PostgreSQL of this run: databases of their own for each contender, and what the server counts.
 
+use std::collections::BTreeMap;
+
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 
@@ -72,12 +74,12 @@ impl Cluster {
     }
 
     /// Name and value of each setting that matters.
-    pub(crate) async fn settings(&self) -> Result<Vec<(&'static str, String)>> {
+    pub(crate) async fn settings(&self) -> Result<BTreeMap<String, String>> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
-        let mut settings = Vec::new();
+        let mut settings = BTreeMap::new();
         for name in SETTINGS {
             let value = sqlx::query_scalar("select current_setting($1)").bind(name);
-            settings.push((name, value.fetch_one(&mut connection).await?));
+            settings.insert(name.to_owned(), value.fetch_one(&mut connection).await?);
         }
         Ok(settings)
     }
@@ -87,6 +89,12 @@ impl Cluster {
 pub(crate) async fn checkpoint(pool: &PgPool) -> Result<()> {
     sqlx::query("checkpoint").execute(pool).await?;
     Ok(())
+}
+
+/// Does what the server would do by itself after a load, so that it does not do it in somebody's sample.
+pub(crate) async fn calm_down(pool: &PgPool) -> Result<()> {
+    sqlx::query("vacuum (analyze)").execute(pool).await?;
+    checkpoint(pool).await
 }
 
 /// How many bytes of WAL were written up to now.

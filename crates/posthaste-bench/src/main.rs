@@ -10,6 +10,8 @@ mod ours;
 mod worker;
 mod rows;
 mod report;
+mod run;
+mod docs;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +22,7 @@ use crate::bench::Bench;
 use crate::cluster::Cluster;
 use crate::measure::{Figure, Result};
 use crate::peers::program;
+use crate::run::Run;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -55,6 +58,12 @@ struct Options {
     /// Writes all samples to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes charts, and the measured part of benchmarks.md, into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    docs: Option<PathBuf>,
+    /// Measures nothing: writes them from a file that --json has written.
+    #[arg(long, value_name = "FILE", requires = "docs", conflicts_with = "json")]
+    from: Option<PathBuf>,
 }
 
 #[tokio::main]
@@ -77,21 +86,47 @@ async fn run(options: Options) -> Result<ExitCode> {
         rows::ROWS.iter().for_each(|row| println!("{:<12} {}", row.name, row.about));
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(unknown) = options.only.iter().find(|name| !rows::ROWS.iter().any(|row| row.name == **name)) {
+    check(&options)?;
+    if let (Some(folder), Some(file)) = (&options.docs, &options.from) {
+        docs::write(folder, &Run::read(file)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let run = measure(&options).await?;
+    // First the samples: they cannot be had again.
+    if let Some(file) = &options.json {
+        run.write(file)?;
+    }
+    if let Some(folder) = &options.docs {
+        docs::write(folder, &run)?;
+    }
+    Ok(judge(&run.figures))
+}
+
+/// Refuses at once what would be refused after hours of measuring.
+fn check(options: &Options) -> Result<()> {
+    if let Some(unknown) = options.only.iter().find(|name| !rows::names().contains(&name.as_str())) {
         return Err(format!("there is no row `{unknown}`; --list names them").into());
     }
-    let postgres =
-        options.postgres.ok_or("no --postgres URL; `cargo xtask bench` starts a server and gives it")?;
+    let Some(folder) = &options.docs else { return Ok(()) };
+    if options.quick || !options.only.is_empty() {
+        return Err("--docs writes a page with every figure; leave out --quick and --only".into());
+    }
+    docs::check(folder)
+}
+
+async fn measure(options: &Options) -> Result<Run> {
+    let postgres = options.postgres.as_ref();
+    let postgres = postgres.ok_or("no --postgres URL; `cargo xtask bench` starts a server and gives it")?;
     let bench = Bench {
-        cluster: Cluster::at(&postgres)?,
+        cluster: Cluster::at(postgres)?,
         rounds: if options.quick { 1 } else { options.rounds.max(1) },
         quick: options.quick,
-        relay: options.relay,
+        relay: options.relay.clone(),
         programs: program::all(options.rust_peers.as_ref(), options.node_peers.as_ref()),
     };
-    let settings = bench.cluster.settings().await?;
-    report::print_settings(&settings);
-    let mut figures: Vec<Figure> = Vec::new();
+    let mut run = Run::begin(bench.cluster.settings().await?, bench.quick, bench.rounds)?;
+    run.absent = program::absent(&bench.programs).into_iter().map(str::to_owned).collect();
+    report::print_settings(&run.settings);
     for row in rows::ROWS {
         if !options.only.is_empty() && !options.only.iter().any(|name| name == row.name) {
             continue;
@@ -99,13 +134,11 @@ async fn run(options: Options) -> Result<ExitCode> {
         eprintln!("{}: {}", row.name, row.about);
         for figure in (row.run)(&bench).await? {
             report::print(&figure);
-            figures.push(figure);
+            run.figures.push(figure);
         }
+        run.rows.push(row.name.to_owned());
     }
-    if let Some(file) = &options.json {
-        std::fs::write(file, report::json(&settings, &figures)?)?;
-    }
-    Ok(judge(&figures))
+    Ok(run)
 }
 
 /// Only counts decide about the exit code: times belong to the machine.
@@ -121,5 +154,27 @@ fn judge(figures: &[Figure]) -> ExitCode {
             eprintln!("posthaste-bench: not reached: {}", broken.join(", "));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(args: &[&str]) -> String {
+        let options = Options::try_parse_from([&["posthaste-bench"], args].concat());
+        let checked = options.map_err(|error| error.to_string()).map(|options| check(&options));
+        checked.map_or_else(|error| error, |checked| checked.err().map_or(String::new(), |e| e.to_string()))
+    }
+
+    #[test]
+    fn a_page_from_a_part_of_the_figures_is_refused_before_anything_is_measured() {
+        for part in [&["--quick"][..], &["--only", "drain"]] {
+            let sentence = refusal(&[&["--docs", "."], part].concat());
+            assert!(sentence.contains("every figure; leave out --quick and --only"), "{sentence}");
+        }
+        assert!(refusal(&["--docs", "nowhere"]).contains("nowhere/benchmarks.md"));
+        assert!(refusal(&["--from", "run.json"]).contains("--docs"), "without it there is nothing to write");
+        assert_eq!(refusal(&["--only", "drain", "--quick"]), "");
     }
 }

@@ -2,13 +2,13 @@
 //! medians, spread, and ratios of samples taken in the same round.
 
 use futures::future::LocalBoxFuture;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How everything here fails: with a sentence.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Why somebody takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
     /// Posthaste.
@@ -56,7 +56,7 @@ impl<'c> Contender<'c> {
 }
 
 /// Whether more is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
     /// Rates.
@@ -66,7 +66,7 @@ pub(crate) enum Better {
 }
 
 /// Whether a figure repeats on any machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     /// Depends on the machine and on who else uses it.
@@ -76,7 +76,7 @@ pub(crate) enum Kind {
 }
 
 /// What was measured of one contender, round by round.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) role: Role,
@@ -90,28 +90,27 @@ impl Measured {
 
     /// The smallest and the largest sample.
     pub(crate) fn spread(&self) -> (f64, f64) {
-        let fold = |start: f64, pick: fn(f64, f64) -> f64| self.samples.iter().copied().fold(start, pick);
-        (fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max))
+        spread(&self.samples)
     }
 }
 
 /// What must be reached.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Demand {
     /// Who must reach it.
-    pub(crate) who: &'static str,
+    pub(crate) who: String,
     /// Compared with whom; `None`: the value itself counts.
-    pub(crate) against: Option<&'static str>,
+    pub(crate) against: Option<String>,
     /// The bound, in the direction of the figure.
     pub(crate) bound: f64,
 }
 
 /// One figure: who was measured, in which unit, and what must be reached.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) title: String,
-    pub(crate) unit: &'static str,
+    pub(crate) unit: String,
     pub(crate) better: Better,
     pub(crate) kind: Kind,
     pub(crate) measured: Vec<Measured>,
@@ -122,24 +121,20 @@ pub(crate) struct Figure {
 
 impl Figure {
     /// A figure that depends on the machine.
-    pub(crate) fn timed(
-        name: &'static str,
-        title: impl Into<String>,
-        unit: &'static str,
-        better: Better,
-    ) -> Self {
+    pub(crate) fn timed(name: &str, title: impl Into<String>, unit: &str, better: Better) -> Self {
+        let (name, title, unit) = (name.to_owned(), title.into(), unit.to_owned());
         let (measured, demands, skipped) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, title: title.into(), unit, better, kind: Kind::Time, measured, demands, skipped }
+        Self { name, title, unit, better, kind: Kind::Time, measured, demands, skipped }
     }
 
     /// A figure that is the same everywhere; less is better.
-    pub(crate) fn counted(name: &'static str, title: impl Into<String>, unit: &'static str) -> Self {
+    pub(crate) fn counted(name: &str, title: impl Into<String>, unit: &str) -> Self {
         Self { kind: Kind::Count, ..Self::timed(name, title, unit, Better::Less) }
     }
 
     /// With something that `who` must reach.
-    pub(crate) fn demand(mut self, who: &'static str, against: Option<&'static str>, bound: f64) -> Self {
-        self.demands.push(Demand { who, against, bound });
+    pub(crate) fn demand(mut self, who: &str, against: Option<&str>, bound: f64) -> Self {
+        self.demands.push(Demand { who: who.to_owned(), against: against.map(str::to_owned), bound });
         self
     }
 
@@ -157,8 +152,11 @@ impl Figure {
         self
     }
 
-    /// Adds a sample.
+    /// Adds a sample. What is no number is no sample: neither a median nor JSON can hold it.
     pub(crate) fn add(&mut self, name: &str, role: Role, value: f64) {
+        if !value.is_finite() {
+            return self.skip(name, format!("it gave {value} instead of a number"));
+        }
         match self.measured.iter_mut().find(|measured| measured.name == name) {
             Some(measured) => measured.samples.push(value),
             None => self.measured.push(Measured { name: name.to_owned(), role, samples: vec![value] }),
@@ -177,19 +175,23 @@ impl Figure {
         self.measured.iter().find(|measured| measured.name == name)
     }
 
-    /// The median of the ratios, each from one round.
+    /// The ratios, each from one round.
+    pub(crate) fn ratios(&self, who: &str, against: &str) -> Option<Vec<f64>> {
+        let pairs = self.of(who)?.samples.iter().zip(&self.of(against)?.samples);
+        let ratios: Vec<f64> = pairs.map(|(who, against)| who / against).collect();
+        (!ratios.is_empty()).then_some(ratios)
+    }
+
+    /// Their median.
     pub(crate) fn ratio(&self, who: &str, against: &str) -> Option<f64> {
-        let (who, against) = (self.of(who)?, self.of(against)?);
-        let ratios: Vec<f64> =
-            who.samples.iter().zip(&against.samples).map(|(who, against)| who / against).collect();
-        (!ratios.is_empty()).then(|| median(&ratios))
+        self.ratios(who, against).map(|ratios| median(&ratios))
     }
 
     /// What a demand comes to: the value or ratio, and whether it is reached. `None`: it was not measured.
     pub(crate) fn verdict(&self, demand: &Demand) -> Option<(f64, bool)> {
-        let value = match demand.against {
-            Some(against) => self.ratio(demand.who, against)?,
-            None => self.of(demand.who)?.median(),
+        let value = match &demand.against {
+            Some(against) => self.ratio(&demand.who, against)?,
+            None => self.of(&demand.who)?.median(),
         };
         let reached = match self.better {
             Better::More => value >= demand.bound,
@@ -214,6 +216,12 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
         len if len % 2 == 1 => sorted[len / 2],
         len => f64::midpoint(sorted[len / 2 - 1], sorted[len / 2]),
     }
+}
+
+/// The smallest and the largest sample.
+pub(crate) fn spread(samples: &[f64]) -> (f64, f64) {
+    let fold = |start: f64, pick: fn(f64, f64) -> f64| samples.iter().copied().fold(start, pick);
+    (fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// The value below which this share of the samples lies.
@@ -259,8 +267,16 @@ mod tests {
         let figure = Figure::counted("f", "", "B").demand("a", None, 5.0).demand("b", None, 5.0);
         let figure = figure.demand("nobody", None, 5.0);
         let figure = figure.measure(1, vec![fixed("a", vec![5.0]), fixed("b", vec![6.0])]).await;
-        let broken: Vec<&str> = figure.broken_counts().iter().map(|demand| demand.who).collect();
+        let broken: Vec<&str> = figure.broken_counts().iter().map(|demand| demand.who.as_str()).collect();
         assert_eq!(broken, ["b", "nobody"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_number_is_named_as_skipped() {
+        let figure = Figure::timed("f", "", "ms", Better::Less).measure(1, vec![fixed("a", vec![f64::NAN])]);
+        let figure = figure.await;
+        assert!(figure.measured.is_empty());
+        assert_eq!(figure.skipped, [("a".to_owned(), "it gave NaN instead of a number".to_owned())]);
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! What people and programs read.
 
-use serde_json::json;
+use std::collections::BTreeMap;
 
-use crate::measure::{Better, Figure, Result};
-
-type Settings = [(&'static str, String)];
+use crate::measure::{Better, Demand, Figure};
 
 /// The settings of the server.
-pub(crate) fn print_settings(settings: &Settings) {
+pub(crate) fn print_settings(settings: &BTreeMap<String, String>) {
+    println!("PostgreSQL: {}", in_words(settings));
+}
+
+/// `fsync=on wal_compression=off`
+pub(crate) fn in_words(settings: &BTreeMap<String, String>) -> String {
     let words: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    println!("PostgreSQL: {}", words.join(" "));
+    words.join(" ")
 }
 
 /// One figure as a table.
@@ -21,27 +24,26 @@ pub(crate) fn print(figure: &Figure) {
         println!("  {:<38} {:>12} {spread}", measured.name, number(measured.median()));
     }
     for demand in &figure.demands {
-        let against = demand.against.map_or(String::new(), |against| format!(" / {against}"));
-        let bound = match figure.better {
-            Better::More => format!("at least {}", demand.bound),
-            Better::Less => format!("at most {}", demand.bound),
-        };
-        match figure.verdict(demand) {
-            Some((value, true)) => println!("  {}{against}: {value:.2}, asked {bound}: reached", demand.who),
-            Some((value, false)) => println!("  {}{against}: {value:.2}, asked {bound}: MISSED", demand.who),
-            None => println!("  {}{against}: not measured", demand.who),
-        }
+        println!("  {}", verdict(figure, demand));
     }
     for (name, reason) in &figure.skipped {
         println!("  skipped: {name} ({reason})");
     }
 }
 
-/// Everything, for programs.
-pub(crate) fn json(settings: &Settings, figures: &[Figure]) -> Result<String> {
-    let settings: serde_json::Map<String, serde_json::Value> =
-        settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
-    Ok(serde_json::to_string_pretty(&json!({ "settings": settings, "figures": figures }))?)
+/// `posthaste / COPY: 0.81, asked at least 0.7: reached`
+pub(crate) fn verdict(figure: &Figure, demand: &Demand) -> String {
+    let against = demand.against.as_ref().map_or(String::new(), |against| format!(" / {against}"));
+    let bound = match figure.better {
+        Better::More => format!("at least {}", demand.bound),
+        Better::Less => format!("at most {}", demand.bound),
+    };
+    let who = format!("{}{against}", demand.who);
+    match figure.verdict(demand) {
+        Some((value, true)) => format!("{who}: {value:.2}, asked {bound}: reached"),
+        Some((value, false)) => format!("{who}: {value:.2}, asked {bound}: MISSED"),
+        None => format!("{who}: not measured, asked {bound}"),
+    }
 }
 
 /// Digits that mean something.

@@ -50,17 +50,8 @@ impl From<String> for Failure {
 }
 
 impl Server {
-    /// Starts a server and waits until it accepts connections.
-    pub(crate) fn start(programs: &Programs, account: Option<Account>) -> Result<Self> {
-        Self::start_with(programs, account, &[])
-    }
-
-    /// The same, with settings of its own that win over the usual ones.
-    pub(crate) fn start_with(
-        programs: &Programs,
-        account: Option<Account>,
-        settings: &[&str],
-    ) -> Result<Self> {
+    /// Starts a server and waits until it accepts connections. The settings win over the usual ones.
+    pub(crate) fn start(programs: &Programs, account: Option<Account>, settings: &[&str]) -> Result<Self> {
         for _ in 0..5 {
             match Self::try_start(programs, account, settings) {
                 Err(Failure::PortTaken) => continue,

@@ -3,7 +3,7 @@
 use sqlx::{PgPool, Row};
 
 use crate::measure::Result;
-use crate::work::payload;
+use crate::work::{key, payload};
 
 const QUEUE: &str = "bench";
 const CONSUMER: &str = "reader";
@@ -23,12 +23,9 @@ pub(crate) async fn load(pool: &PgPool, count: u64) -> Result<()> {
     while first < count {
         let numbers = first..count.min(first + 1000);
         first = numbers.end;
-        let payloads: Vec<String> = numbers.map(payload).collect();
-        sqlx::query("select pgq.insert_event($1, 'orders', p) from unnest($2::text[]) t (p)")
-            .bind(QUEUE)
-            .bind(payloads)
-            .execute(pool)
-            .await?;
+        let (keys, payloads): (Vec<String>, Vec<String>) = numbers.map(|n| (key(n), payload(n))).unzip();
+        let insert = "select pgq.insert_event($1, 'orders', p, k, null, null, null) from unnest($2::text[], $3::text[]) t (k, p)";
+        sqlx::query(insert).bind(QUEUE).bind(keys).bind(payloads).execute(pool).await?;
         if first % 20_000 == 0 {
             tick(pool).await?;
         }
@@ -55,15 +52,14 @@ pub(crate) async fn drain(pool: &PgPool, count: u64) -> Result<()> {
             tick(pool).await?;
             continue;
         };
-        let events = sqlx::query("select ev_id, ev_data from pgq.get_batch_events($1)")
-            .bind(batch)
-            .fetch_all(pool)
-            .await?;
-        seen += events
-            .iter()
-            .map(|event| event.get::<String, _>("ev_data"))
-            .filter(|data| !data.is_empty())
-            .count() as u64;
+        let events =
+            sqlx::query("select * from pgq.get_batch_events($1)").bind(batch).fetch_all(pool).await?;
+        // What a consumer needs of an event: its id, type, body and key.
+        for event in &events {
+            let (_, _): (i64, String) = (event.get("ev_id"), event.get("ev_type"));
+            let (_, _): (String, Option<String>) = (event.get("ev_data"), event.get("ev_extra1"));
+        }
+        seen += events.len() as u64;
         sqlx::query("select pgq.finish_batch($1)").bind(batch).execute(pool).await?;
     }
     Ok(())

@@ -39,6 +39,12 @@ pub(crate) fn all(rust: Option<&PathBuf>, node: Option<&PathBuf>) -> Vec<Program
     node.chain(rust).filter(there).collect()
 }
 
+/// The names of those that are not among these.
+pub(crate) fn absent(programs: &[Program]) -> Vec<&'static str> {
+    let names = NODE.iter().chain(&RUST).map(|(name, _)| *name);
+    names.filter(|name| !programs.iter().any(|program| program.name == *name)).collect()
+}
+
 impl Program {
     /// Runs a verb and gives what it printed.
     pub(crate) async fn run(&self, verb: &str, url: &str, arguments: &[u64]) -> Result<Value> {
@@ -62,5 +68,22 @@ impl Program {
     pub(crate) async fn number(&self, verb: &str, url: &str, arguments: &[u64], of: &str) -> Result<f64> {
         let answer = self.run(verb, url, arguments).await?;
         answer[of].as_f64().ok_or_else(|| format!("{verb} told no `{of}`: {answer}").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_not_built_is_absent_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("obix"), "").unwrap();
+        let programs = all(Some(&folder.path().to_owned()), None);
+        let names: Vec<&str> = programs.iter().map(|program| program.name).collect();
+        assert_eq!(names, ["obix"]);
+        let absent = absent(&programs);
+        assert_eq!(absent.len(), NODE.len() + RUST.len() - 1);
+        assert!(!absent.contains(&"obix") && absent.contains(&"pg-boss (Node)"));
     }
 }

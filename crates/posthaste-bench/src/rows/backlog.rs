@@ -1,6 +1,7 @@
 //! Ten million waiting events: as fast as one million, in little memory.
 
 use crate::bench::Bench;
+use crate::cluster::calm_down;
 use crate::measure::{Better, Figure, Result, Role};
 use crate::ours;
 use crate::rows::drain::rate;
@@ -26,6 +27,7 @@ pub(crate) async fn backlog(bench: &Bench) -> Result<Vec<Figure>> {
     for (database, count) in [("backlog_few", few), ("backlog_many", many)] {
         let (pool, posthaste) = ours::create(&bench.cluster, database).await?;
         ours::load(&pool, &posthaste, count).await?;
+        calm_down(&pool).await?;
         pool.close().await;
     }
     for round in 1..=bench.rounds {

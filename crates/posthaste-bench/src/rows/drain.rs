@@ -7,6 +7,7 @@ use posthaste::ClaimBy;
 use sqlx::{PgPool, Row};
 
 use crate::bench::Bench;
+use crate::cluster::calm_down;
 use crate::measure::{Better, Contender, Figure, Result, Role};
 use crate::ours;
 use crate::peers::{hand, pgq};
@@ -17,6 +18,7 @@ pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
     let count = bench.events(1_000_000);
     let (pool, posthaste) = ours::create(&bench.cluster, "drain").await?;
     ours::load(&pool, &posthaste, count).await?;
+    calm_down(&pool).await?;
     let title =
         format!("Drain of {count} waiting events, one worker process, receiver that takes everything");
     let figure = Figure::timed("drain", title, "events/s", Better::More)
@@ -46,7 +48,8 @@ pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
         })
         .prepared_by(move || async move {
             hand::create(hand).await?;
-            hand::load(hand, count).await
+            hand::load(hand, count).await?;
+            calm_down(hand).await
         }),
         Contender::new("PgQ", Role::Peer, move || async move {
             let start = Instant::now();
@@ -55,7 +58,8 @@ pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
         })
         .prepared_by(move || async move {
             pgq::create(pgq).await?;
-            pgq::load(pgq, count).await
+            pgq::load(pgq, count).await?;
+            calm_down(pgq).await
         }),
     ];
     let (cluster, fewer) = (&bench.cluster, count / 5);
@@ -65,7 +69,8 @@ pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
         });
         contenders.push(contender.prepared_by(move || async move {
             cluster.create("drain_peer").await?;
-            program.run("load", &cluster.url_of("drain_peer")?, &[fewer]).await.map(drop)
+            program.run("load", &cluster.url_of("drain_peer")?, &[fewer]).await?;
+            calm_down(&cluster.open("drain_peer", 1).await?).await
         }));
     }
     Ok(vec![figure.measure(bench.rounds, contenders).await])

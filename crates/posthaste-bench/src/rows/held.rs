@@ -8,6 +8,7 @@ use posthaste::ClaimBy;
 use sqlx::{Connection, PgConnection};
 
 use crate::bench::Bench;
+use crate::cluster::calm_down;
 use crate::measure::{Better, Contender, Figure, Result, Role};
 use crate::ours;
 use crate::peers::hand;
@@ -22,7 +23,7 @@ enum Holder {
 }
 
 pub(crate) async fn held(bench: &Bench) -> Result<Vec<Figure>> {
-    let count = bench.events(200_000);
+    let count = bench.events(500_000);
     let title =
         format!("Drain of {count} events while somebody holds a snapshot or an unrelated transaction");
     let figure = Figure::timed("held", title, "events/s", Better::More)
@@ -45,6 +46,7 @@ fn ours<'b>(bench: &'b Bench, name: &'static str, holder: Holder, count: u64) ->
         let (pool, posthaste) = ours::create(&bench.cluster, "held").await?;
         let holding = hold(bench, "held", holder).await?;
         ours::load(&pool, &posthaste, count).await?;
+        calm_down(&pool).await?;
         let turn = TURN.fetch_add(1, Ordering::Relaxed);
         let subscription = ours::subscription(&format!("held-{turn}"), ClaimBy::Batch)?;
         let elapsed = ours::drain(&posthaste, subscription, count).await?;
@@ -59,6 +61,7 @@ fn hand<'b>(bench: &'b Bench, name: &'static str, holder: Holder, count: u64) ->
         hand::create(&pool).await?;
         let holding = hold(bench, "held_hand", holder).await?;
         hand::load(&pool, count).await?;
+        calm_down(&pool).await?;
         let start = Instant::now();
         hand::drain(&pool, count).await?;
         drop(holding);

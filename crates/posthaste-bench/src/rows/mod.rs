@@ -62,3 +62,8 @@ pub(crate) const ROWS: &[Row] = &[
         run: |b| Box::pin(backlog::backlog(b)),
     },
 ];
+
+/// What they are called.
+pub(crate) fn names() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.name).collect()
+}
