@@ -79,6 +79,12 @@ impl KeyQueues {
         self.ready.pop_front()
     }
 
+    /// The next works to start, for as long as they are covered by this lease.
+    pub(crate) fn next_of(&mut self, token: Token, most: usize) -> impl Iterator<Item = Work> + '_ {
+        let same = self.ready.iter().take(most).take_while(|work| work.token == token).count();
+        self.ready.drain(..same)
+    }
+
     /// Puts a started work back in front: it was not tried after all.
     pub(crate) fn put_back(&mut self, work: Work) {
         self.ready.push_front(work);
@@ -104,7 +110,7 @@ impl KeyQueues {
 
     /// A work was delivered: the next one of its key is ready.
     pub(crate) fn release(&mut self, key: Option<&str>) {
-        let Some(key) = key else { return };
+        let Some(key) = key.filter(|_| !self.pages) else { return };
         match self.behind.get_mut(key).and_then(VecDeque::pop_front) {
             Some(next) => {
                 self.waiting -= 1;

@@ -139,7 +139,7 @@ impl NewEvent {
     pub fn json(topic: impl Into<String>, payload: &impl Serialize) -> Result<Self, InvalidEvent> {
         let body = serde_json::to_vec(payload)
             .map_err(|error| InvalidEvent::NotJson { reason: error.to_string() })?;
-        Ok(Self::new(topic.into(), body, "application/json"))
+        Ok(Self::new(topic.into(), body, JSON))
     }
 
     /// An event whose body is these bytes, whatever they mean.
@@ -333,6 +333,8 @@ pub(crate) const DEDUPE_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
 /// The namespace of producers that name none.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
+/// The content type of JSON payloads.
+pub(crate) const JSON: &str = "application/json";
 
 /// How large an event may be.
 #[derive(Debug, Clone, PartialEq, Eq)]

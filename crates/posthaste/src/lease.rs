@@ -59,6 +59,8 @@ pub(crate) struct Batch {
     pub(crate) token: Token,
     /// Where a crash or a fail-over can undo a claim: tells this batch from a later one of the same number.
     pub(crate) inserted_at: Option<DateTime<Utc>>,
+    /// How often it was recorded which of its events were handled.
+    pub(crate) records: i32,
     /// How often it was claimed, this time included.
     pub(crate) claims: u32,
     pub(crate) events: Vec<ClaimedEvent>,

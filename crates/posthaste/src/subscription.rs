@@ -30,7 +30,8 @@ pub enum ClaimBy {
     /// One small row for a whole page: cheapest; a crash redelivers the page.
     #[default]
     Batch,
-    /// One row per event, settled alone: a crash redelivers only what was not settled. For slow or costly handlers.
+    /// The row remembers which events were handled while others still run: a crash redelivers only those that ran. For
+    /// slow or costly handlers.
     Event,
 }
 

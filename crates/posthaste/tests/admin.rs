@@ -80,7 +80,8 @@ async fn what_a_worker_holds_is_in_flight_and_not_yet_delivered<D: Database>() {
         }
     };
     let worker = db.posthaste().handler(quick("s"), handler).start().await.unwrap();
-    let ids = enqueue_numbered(&db, "k", 1..=3).await;
+    // In one page: a third page would wait until an earlier one is settled.
+    let ids = enqueue(&db, ["1", "2", "3"].map(|body| event("k", body)).into()).await;
     until("all claimed", async || admin.subscription("s").await.unwrap().in_flight.exact() == Some(3)).await;
     assert_eq!(admin.subscription("s").await.unwrap().lag.exact(), Some(3));
     assert_eq!(status(&admin, ids[0], "s").await, Some(EventStatus::Processing));

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use posthaste::{ClaimBy, ErrorKind, Event, NewEvent, Order, Outcome, Start};
 use posthaste_testkit::suite::{Backend, Script, assert_key, event, numbered, quick, until};
-use posthaste_testkit::{TestDatabase, servers};
+use posthaste_testkit::{Ledger, TestDatabase, servers};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use tokio::sync::Semaphore;
 
 async fn databases() -> Vec<TestDatabase> {
     let mut databases = Vec::new();
@@ -413,8 +414,11 @@ async fn a_database_from_another_cluster_is_not_delivered_from() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_lost_its_lane_does_not_hold_on_to_its_deliveries() {
     for db in databases().await {
-        let subscription =
-            quick("s").claim_by(ClaimBy::Event).settings(|s| s.lease = Duration::from_millis(600));
+        // Pages so small that there is no room beside the event that hangs: it gets a row, and what waits for it as well.
+        let subscription = quick("s").claim_by(ClaimBy::Event).settings(|s| {
+            s.lease = Duration::from_millis(600);
+            s.batch_size = 1;
+        });
         let (started, script) = (Script::accepting(), Script::accepting());
         let handler = {
             let (attempts, script) = (started.attempts.clone(), script.clone());
@@ -432,7 +436,7 @@ async fn a_worker_that_lost_its_lane_does_not_hold_on_to_its_deliveries() {
         let hanging = db.posthaste.handler(subscription.clone(), handler).grace(Duration::from_millis(50));
         let hanging = hanging.start().await.unwrap();
         db.commit(numbered("k", 3)).await;
-        started.attempts.wait_for(1).await;
+        until("they have rows of their own", async || db.deliveries("s").await.len() == 3).await;
         // Somebody else takes the lane, as after a long pause of this process.
         db.pool
             .execute("update posthaste.lanes set token = gen_random_uuid(), locked_until = now() + interval '1 day'")
@@ -490,5 +494,54 @@ async fn a_probe_that_is_cut_off_with_its_lane_does_not_keep_the_receiver_away()
             .unwrap();
         until("all have arrived", async || script.accepted.len() >= 3).await;
         worker.stop().await;
+    }
+}
+
+/// Order `none`: a worker whose lease ran out may claim its own batch again. What then fails under both leases is still
+/// tried again, although the first of them has nothing to say any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_its_own_worker_claims_again_forgets_no_failure() {
+    for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
+        let db = TestDatabase::new().await;
+        let (fail, finish) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (begun, accepted) = (Ledger::default(), Ledger::default());
+        let handler = {
+            let (fail, finish, begun, accepted) =
+                (fail.clone(), finish.clone(), begun.clone(), accepted.clone());
+            move |event: Arc<Event>| {
+                let (fail, finish, accepted) = (fail.clone(), finish.clone(), accepted.clone());
+                let earlier = begun.texts().iter().filter(|text| Some(text.as_str()) == event.text()).count();
+                begun.accept(&event);
+                async move {
+                    match event.text() {
+                        Some("fails twice") if earlier < 2 => {
+                            fail.acquire().await.unwrap().forget();
+                            return Outcome::retry("not yet");
+                        }
+                        Some("waits") => finish.acquire().await.unwrap().forget(),
+                        _ => {}
+                    }
+                    accepted.accept(&event);
+                    Outcome::Delivered
+                }
+            }
+        };
+        let subscription = quick("s").order(Order::None).claim_by(claim_by);
+        let worker = db.posthaste.handler(subscription, handler).start().await.unwrap();
+        db.commit(vec![event("a", "waits"), event("b", "fails twice")]).await;
+        begun.wait_for(2).await;
+        // As if the database had been away for longer than the lease.
+        db.pool
+            .execute("update posthaste.batches set locked_until = now() - interval '1 second'")
+            .await
+            .unwrap();
+        begun.wait_for(4).await;
+        fail.add_permits(2);
+        until("both failures are known", async || fail.available_permits() == 0).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        finish.add_permits(2);
+        until("it was tried again", async || accepted.texts().contains(&"fails twice".to_owned())).await;
+        worker.stop().await;
+        assert!(db.deliveries("s").await.is_empty());
     }
 }

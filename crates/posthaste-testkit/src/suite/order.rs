@@ -34,6 +34,26 @@ pub async fn key_order_holds_through_failures(db: &impl Backend) {
     }
 }
 
+/// Pages that were read before a key was parked are delivered as if they had been read afterwards.
+pub async fn a_backlog_keeps_the_order_of_keys_that_fail(db: &impl Backend) {
+    const KEYS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
+    let backlog = (0..60).flat_map(|n| KEYS.map(|key| event(key, &format!("{key}-{n:05}")))).collect();
+    db.commit(backlog).await;
+    for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
+        let script = Script::new(|event, attempt| match event.seq % 5 {
+            0 if attempt == 1 => Outcome::retry("not yet"),
+            _ => Outcome::Delivered,
+        });
+        let subscription = quick(claim_by.as_str()).claim_by(claim_by).start(Start::Beginning);
+        let subscription = subscription.settings(|s| s.batch_size = 10);
+        let worker = db.posthaste().handler(subscription, script.clone()).start().await.expect("start");
+        script.accepted.wait_for(60 * KEYS.len()).await;
+        worker.stop().await;
+        KEYS.iter().for_each(|key| assert_key(&script.accepted, key, 60));
+        assert_eq!(db.deliveries(claim_by.as_str()).await, []);
+    }
+}
+
 /// Even events of the same key pass one that fails.
 pub async fn without_order_a_failing_event_holds_nobody(db: &impl Backend) {
     let open = Arc::new(AtomicBool::new(false));

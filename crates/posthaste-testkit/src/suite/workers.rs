@@ -273,6 +273,60 @@ pub async fn a_killed_worker_is_succeeded_without_loss_or_reordering(db: &impl B
     }
 }
 
+/// Claimed by event, a kill repeats only what was running; claimed by batch, the page.
+pub async fn claimed_by_event_a_kill_repeats_only_what_was_running(db: &impl Backend) {
+    for (order, claim_by, repeated) in
+        [(Order::Key, ClaimBy::Event, 2), (Order::None, ClaimBy::Event, 2), (Order::Key, ClaimBy::Batch, 39)]
+    {
+        let name = format!("{}-{}", order.as_str(), claim_by.as_str());
+        let subscription = quick(&name).order(order).claim_by(claim_by).start(Start::Now);
+        let subscription = subscription.settings(|s| s.lease = Duration::from_millis(600));
+        let worker = db.posthaste().handler(subscription.clone(), Script::accepting()).start().await;
+        worker.expect("declare").stop().await;
+        db.commit((0..40).map(|n| event(&format!("key-{n}"), &format!("{n:02}"))).collect()).await;
+        let done = Ledger::default();
+        let (open, theirs, ledger) = (db.opener(), subscription.clone(), done.clone());
+        let victim = Process::start(async move {
+            let handler = move |event: Arc<Event>| two_hang_and_one_fails(ledger.clone(), event);
+            open().await.handler(theirs, handler).start().await.expect("start");
+        })
+        .await;
+        done.wait_for(37).await;
+        let state = async || db.posthaste().admin().subscription(&name).await.expect("the subscription");
+        until("what was handled is recorded", async || {
+            let state = state().await;
+            claim_by == ClaimBy::Batch
+                || (state.in_flight.exact(), state.retrying.exact()) == (Some(2), Some(1))
+        })
+        .await;
+        victim.kill();
+        let script = Script::accepting();
+        let heir = db.posthaste().handler(subscription, script.clone()).start().await.expect("start");
+        script.accepted.wait_for(repeated).await;
+        until("nothing is left", async || state().await.in_flight.is_zero()).await;
+        heir.stop().await;
+        let (mut texts, delivered) = (script.attempts.texts(), done.texts());
+        texts.sort();
+        texts.dedup();
+        assert!(["07", "23"].iter().all(|text| texts.contains(&(*text).to_owned())), "{name}: {texts:?}");
+        assert!(texts.len() >= repeated, "{name}: {texts:?}");
+        if claim_by == ClaimBy::Event {
+            assert_eq!(texts, ["07", "23"], "{name}: {delivered:?}");
+        }
+    }
+}
+
+async fn two_hang_and_one_fails(ledger: Ledger, event: Arc<Event>) -> Outcome {
+    match event.text() {
+        Some("07" | "23") => std::future::pending().await,
+        Some("11") => Outcome::retry_after(Duration::from_secs(3600), "not now"),
+        _ => {
+            ledger.accept(&event);
+            Outcome::Delivered
+        }
+    }
+}
+
 /// It is found out, alone; what was claimed together with it is delivered.
 pub async fn an_event_that_kills_its_worker_dies_alone(db: &impl Backend) {
     for order in [Order::Key, Order::Strict] {

@@ -134,8 +134,12 @@ create table {schema}.batches (
   token uuid,
   locked_by text,
   locked_until timestamptz,
-  -- `strict` order: how far the batch was handled, and what holds it.
+  -- How far the batch was handled (`strict` order, or claimed by event), and which events beyond that were handled, too.
   done_to bigint not null default 0,
+  done bigint[],
+  -- How often that was recorded: whoever goes on from a record that a fail-over has undone must notice it.
+  records integer not null default 0,
+  -- `strict` order: what holds it.
   retry_count integer not null default 0,
   retry_after timestamptz,
   last_error text,
@@ -239,7 +243,7 @@ end $$;
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
   select b.last_value > n.now and r.last_value not between n.now - 5 and n.now
     and coalesce(current_setting('posthaste.ring', true), '') <> 'off'
-  from {schema}.doorbell b, {schema}.last_ring r, (select extract(epoch from clock_timestamp()) * 1000 as now) n
+  from {schema}.doorbell b, {schema}.last_ring r, (select (extract(epoch from clock_timestamp()) * 1000)::bigint as now) n
 $$;
 
 -- Rings. With the rights of its owner, because a producer may not write to the sequence otherwise.
@@ -455,6 +459,7 @@ create view {schema}.open_events as
   join {schema}.marks lo on lo.id = b.lo
   join {schema}.marks hi on hi.id = b.hi
   join {schema}.events e on e.seq between b.seq_from and b.seq_to and e.seq > b.done_to
+    and (b.done is null or e.seq <> all (b.done))
     and {schema}.lane_of(e.key, e.seq, l.lanes) = b.lane
     and pg_visible_in_snapshot(e.xid, hi.snapshot) and not {schema}.behind(e.xid, e.seq, lo.snapshot, lo.replay_from)
     and (f.namespaces is null or e.namespace = any (f.namespaces))

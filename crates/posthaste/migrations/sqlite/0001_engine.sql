@@ -107,8 +107,10 @@ create table posthaste_batches (
   token text,
   locked_by text,
   locked_until integer,
-  -- `strict` order: how far the batch was handled, and what holds it.
+  -- How far the batch was handled (`strict` order, or claimed by event), and which events beyond that were handled, too.
   done_to integer not null default 0,
+  done text,
+  -- `strict` order: what holds it.
   retry_count integer not null default 0,
   retry_after integer,
   last_error text,
@@ -247,6 +249,7 @@ create view posthaste_open_events as
   join posthaste_filters f on f.subscription = s.id and f.version = b.filter_version
   join posthaste_lanes l on l.subscription = b.subscription and l.generation = b.generation and l.lane = b.lane
   cross join posthaste_events e on e.seq between b.seq_from and b.seq_to and e.seq > b.done_to
+    and (b.done is null or e.seq not in (select value from json_each(b.done)))
     and abs(coalesce(e.key_hash, e.seq) % l.lanes) = b.lane
     and (f.namespaces is null or e.namespace in (select value from json_each(f.namespaces)))
     and (f.topics is null or e.topic in (select value from json_each(f.topics)))

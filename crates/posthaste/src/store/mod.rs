@@ -56,6 +56,48 @@ pub(crate) enum Cursor {
     Postgres(Box<postgres::PgCursor>),
 }
 
+impl Cursor {
+    /// Whether the lane ends soon: it can be closed only when everything in it is settled.
+    pub(crate) fn stops(&self) -> bool {
+        match self {
+            Self::Unknown => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(place) => place.stop.is_some(),
+        }
+    }
+
+    /// How many events were claimed that a crash of the server would make unclaimed.
+    pub(crate) fn unflushed(&self) -> usize {
+        match self {
+            Self::Unknown => 0,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(place) => place.unflushed,
+        }
+    }
+
+    /// Of these, so many are on disk by now.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "others have no claims to be undone")
+    )]
+    pub(crate) fn note_flushed(&mut self, events: usize) {
+        match self {
+            Self::Unknown => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres(place) => place.unflushed = place.unflushed.saturating_sub(events),
+        }
+    }
+
+    /// Keys were parked: what was read ahead does not know it.
+    pub(crate) fn forget_ahead(&mut self) {
+        match self {
+            Self::Unknown => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres(place) => place.forget_ahead(),
+        }
+    }
+}
+
 /// A batch as far as settling needs it: the events may have been handed on already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct BatchRef {
@@ -63,13 +105,24 @@ pub(crate) struct BatchRef {
     pub(crate) number: i64,
     pub(crate) token: Token,
     pub(crate) inserted_at: Option<DateTime<Utc>>,
+    /// How often it was recorded which of its events were handled.
+    pub(crate) records: i32,
 }
 
 impl BatchRef {
     pub(crate) fn to(batch: &Batch) -> Self {
-        let Batch { lane, number, token, inserted_at, .. } = *batch;
-        Self { lane, number, token, inserted_at }
+        let Batch { lane, number, token, inserted_at, records, .. } = *batch;
+        Self { lane, number, token, inserted_at, records }
     }
+}
+
+/// How far a batch was handled, claimed by event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Handled {
+    /// Everything up to this event; 0: not even the first.
+    pub(crate) to: i64,
+    /// And these, beyond it.
+    pub(crate) beyond: Vec<i64>,
 }
 
 /// How the head of a `strict` batch stands.
@@ -144,6 +197,27 @@ pub(crate) trait Store: Debug + Send + Sync {
         &self,
         reader: &Reader,
         batch: BatchRef,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool>;
+    /// Settles a batch in which everything was delivered, while the next one is claimed. With `flush` it waits until that
+    /// is on disk, and all claims before it.
+    async fn settle_delivered(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        holder: &Holder,
+        _flush: bool,
+    ) -> Result<bool> {
+        self.settle_batch(reader, batch, &[], holder).await
+    }
+    /// Claimed by event: records which events of a batch were handled. `false`: the lease was lost, nothing was changed.
+    /// Those of them that were not delivered are in `troubles`.
+    async fn record_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        handled: &Handled,
         troubles: &[Trouble],
         holder: &Holder,
     ) -> Result<bool>;

@@ -118,6 +118,13 @@ fn trouble(
     }
 }
 
+/// Marks the events of a batch that were handled before it was lost.
+pub(crate) fn leave_out(page: &mut [ClaimedEvent], handled: &[i64]) {
+    for claimed in page.iter_mut().filter(|_| !handled.is_empty()) {
+        claimed.elsewhere |= handled.contains(&claimed.event.seq);
+    }
+}
+
 /// Splits a page claimed by event: what this worker holds from now on, and all rows to write.
 pub(crate) fn as_deliveries<'a>(
     page: &'a [ClaimedEvent],

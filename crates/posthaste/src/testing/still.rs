@@ -14,7 +14,7 @@ use crate::lease::{
     Batch, DeliveryClaim, DeliverySettlement, Holder, Lane, LaneClaim, Reader, Settlement, Trouble,
 };
 use crate::observe::Bell;
-use crate::store::{BatchRef, Cursor, Fresh, Hold, Sign, Store};
+use crate::store::{BatchRef, Cursor, Fresh, Handled, Hold, Sign, Store};
 use crate::subscription::Subscription;
 
 /// How far away retries are put.
@@ -117,6 +117,27 @@ impl Store for Still {
         holder: &Holder,
     ) -> Result<bool> {
         self.moved(self.inner.settle_batch(reader, batch, &all_later(troubles), holder).await)
+    }
+
+    async fn settle_delivered(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        holder: &Holder,
+        flush: bool,
+    ) -> Result<bool> {
+        self.moved(self.inner.settle_delivered(reader, batch, holder, flush).await)
+    }
+
+    async fn record_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        handled: &Handled,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        self.moved(self.inner.record_batch(reader, batch, handled, &all_later(troubles), holder).await)
     }
 
     /// The runner of a `strict` subscription waits out the delay by itself, so it must not hear of the end before the

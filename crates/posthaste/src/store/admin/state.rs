@@ -31,6 +31,10 @@ impl Count {
         Self { found: self.found + other.found, cut: self.cut || other.cut }
     }
 
+    pub(crate) fn minus(self, known: u64) -> Self {
+        Self { found: self.found.saturating_sub(known), ..self }
+    }
+
     /// The number, if everything was counted.
     pub fn exact(&self) -> Option<u64> {
         (!self.cut).then_some(self.found)

@@ -11,7 +11,7 @@ use crate::store::rows::{as_deliveries, order_key};
 use crate::store::{Cursor, Fresh};
 use crate::subscription::{ClaimBy, Order};
 
-use super::mark::{Mark, Range};
+use super::mark::Mark;
 use super::read::{Most, Page, PgCursor};
 use super::{PgStore, micros};
 
@@ -31,11 +31,17 @@ impl PgStore {
         holder: &Holder,
         cursor: &mut Cursor,
     ) -> Result<Fresh> {
-        let known = std::mem::take(cursor);
+        let mut known = std::mem::take(cursor);
+        let most = Most::page_of(reader.settings.batch_size);
+        // Before a connection is taken: reading ahead may be waiting for one.
+        let ahead = match &mut known {
+            Cursor::Postgres(place) => place.page_ahead(most).await,
+            Cursor::Unknown => None,
+        };
         let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
         let mut place = match known {
             Cursor::Postgres(place) => place,
-            _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
+            Cursor::Unknown => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
         };
         self.forget_unfinished(reader, place.number);
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
@@ -49,7 +55,7 @@ impl PgStore {
             return Ok(standing);
         }
         let claim = Claim { reader, lane, owner, holder };
-        let fresh = self.claim_next_page(&mut conn, &claim, &mut place).await?;
+        let fresh = self.claim_next_page(&mut conn, &claim, &mut place, ahead).await?;
         if let Some(fresh) = fresh {
             *cursor = Cursor::Postgres(place);
             return Ok(fresh);
@@ -100,22 +106,14 @@ impl PgStore {
             place.late_exhausted = false;
             return Ok(true);
         }
-        let look = self.look(conn, lane, place).await?;
-        if !look.found && !self.mark_is_stale(place, look.last_seq) {
-            return Ok(false);
-        }
         // After the newest batch was read, and on the connection that inserts the next one.
-        let (mark, durable) = self.take_mark(conn).await?;
+        let Some((mark, durable)) = self.look(conn, lane, place, advance_from(place)).await? else {
+            return Ok(false);
+        };
         place.hi = Some(mark.following(&place.lo));
         place.durable = durable;
         place.late_exhausted = false;
         Ok(true)
-    }
-
-    fn mark_is_stale(&self, place: &PgCursor, last_seq: i64) -> bool {
-        let passed = last_seq - place.lo.ceil_seq;
-        let age = place.lo_age + place.loaded.elapsed().as_secs_f64();
-        passed >= ADVANCE_EVENTS || (passed > 0 && age >= ADVANCE_SECONDS)
     }
 
     /// Reads the next page and claims it. `None`: the insert found another owner, or another claimer's batch.
@@ -124,14 +122,17 @@ impl PgStore {
         conn: &mut PgConnection,
         claim: &Claim<'_>,
         place: &mut PgCursor,
+        ahead: Option<Page>,
     ) -> Result<Option<Fresh>> {
         let Some(hi) = place.hi.clone() else { return Ok(None) };
-        let mut range = Range::window(&place.lo, &hi, place.pos);
-        if place.late_exhausted {
-            range.late.clear();
-        }
-        let most = Most::page_of(claim.reader.settings.batch_size);
-        let page = self.read_page(conn, claim.reader, claim.lane, &place.filter, &hi, &range, most).await?;
+        let page = match ahead {
+            Some(page) => page,
+            None => {
+                let range = place.rest(&hi, place.pos);
+                let most = Most::page_of(claim.reader.settings.batch_size);
+                self.read_page(conn, claim.reader, claim.lane, &place.filter, &hi, &range, most).await?
+            }
+        };
         match claim.reader.claim_by {
             ClaimBy::Batch => self.claim_as_batch(conn, claim, place, hi, page).await,
             ClaimBy::Event => self.claim_by_event(conn, claim, place, hi, page).await,
@@ -148,9 +149,14 @@ impl PgStore {
     ) -> Result<Option<Fresh>> {
         let token = claim.owner.unwrap_or_else(Token::new);
         let finished = page.events.is_empty();
+        place.late_exhausted |= page.late_exhausted;
+        self.read_ahead(claim, place, &hi, &page);
         let Some(inserted) = self.insert_batch(conn, claim, place, &hi, &page, token, finished).await? else {
             return Ok(None);
         };
+        place.note_flush(inserted.flush, page.events.len());
+        // If it had to wait until this claim was on disk.
+        self.read_ahead(claim, place, &hi, &page);
         advance(place, hi, &inserted, &page);
         if finished {
             return Ok(Some(Fresh::Again));
@@ -162,6 +168,7 @@ impl PgStore {
             number,
             token,
             inserted_at: Some(inserted.at),
+            records: 0,
             claims: 1,
             events: page.events,
             held,
@@ -190,6 +197,8 @@ impl PgStore {
         let (events, troubles) = as_deliveries(&page.events, claim.reader, token);
         let written = self.insert_troubles(&mut tx, claim.reader, &troubles, claim.holder).await?;
         tx.commit().await.map_err(Error::database(DOING))?;
+        place.late_exhausted |= page.late_exhausted;
+        place.note_flush(inserted.flush, page.events.len());
         advance(place, hi, &inserted, &page);
         let claims = events
             .into_iter()
@@ -278,6 +287,12 @@ impl PgStore {
     }
 }
 
+/// Once the log has grown up to here the lane's mark moves, whether or not it wants anything of that.
+fn advance_from(place: &PgCursor) -> i64 {
+    let age = place.lo_age + place.loaded.elapsed().as_secs_f64();
+    place.lo.ceil_seq + if age >= ADVANCE_SECONDS { 1 } else { ADVANCE_EVENTS }
+}
+
 /// What the compare-and-set wrote.
 struct Inserted {
     /// The stored end of the window.
@@ -289,9 +304,9 @@ struct Inserted {
 
 /// Who claims what.
 pub(super) struct Claim<'a> {
-    reader: &'a Reader,
-    lane: Lane,
-    owner: Option<Token>,
+    pub(super) reader: &'a Reader,
+    pub(super) lane: Lane,
+    pub(super) owner: Option<Token>,
     holder: &'a Holder,
 }
 
@@ -300,8 +315,6 @@ fn advance(place: &mut PgCursor, mut hi: Mark, inserted: &Inserted, page: &Page)
     hi.id = inserted.hi;
     place.number += 1;
     place.inserted_at = Some(inserted.at);
-    place.late_exhausted |= page.late_exhausted;
-    place.note_flush(inserted.flush, page.events.len());
     if page.closes_window {
         place.lo = hi;
         place.hi = None;

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::lease::{ClaimedEvent, Lane, Reader};
 use crate::subscription::Filter;
 
+use super::ahead::Ahead;
 use super::declare::{filter_of, listed};
 use super::mark::{Mark, Range, Snapshot};
 use super::{PgStore, duration_of, event_of};
@@ -16,8 +17,11 @@ use super::{PgStore, duration_of, event_of};
 /// A page carries at most this many bytes of payload, however many events were asked for.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
+/// Claims of this many batches may be undone by a crash of the server: as many as a worker has in flight.
+const MOST_UNFLUSHED: usize = 3;
+
 /// How much a page may hold.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Most {
     events: i64,
     bytes: usize,
@@ -44,7 +48,7 @@ pub(crate) struct PgCursor {
     pub(super) hi: Option<Mark>,
     pub(super) pos: i64,
     /// Set when the lanes were split anew: the last window of this lane ends here.
-    pub(super) stop: Option<i64>,
+    pub(crate) stop: Option<i64>,
     pub(super) filter: Filter,
     pub(super) filter_version: i32,
     /// How old `lo` is, in seconds; idle lanes move it now and then so that they do not hold retention back.
@@ -53,9 +57,11 @@ pub(crate) struct PgCursor {
     /// No crash of the server can undo what is visible in the open window's end.
     pub(super) durable: bool,
     /// Events claimed since a claim last waited for the disk.
-    pub(super) unflushed: usize,
+    pub(crate) unflushed: usize,
     /// The open window's late branch is known to be empty from here on.
     pub(super) late_exhausted: bool,
+    /// The next page of the open window, being read.
+    pub(super) ahead: Option<Ahead>,
 }
 
 impl PgCursor {
@@ -63,7 +69,7 @@ impl PgCursor {
     /// the server still undoes: a producer may commit without waiting. And now and then anyway: what a crash undoes of
     /// claims and settlements is delivered again, and that must stay within a batch.
     pub(super) fn must_flush(&self, events: usize, batch_size: u32) -> bool {
-        !self.durable || self.unflushed + events > batch_size as usize
+        !self.durable || self.unflushed + events > MOST_UNFLUSHED * batch_size as usize
     }
 
     /// A claim was made. One that waited has flushed all that it read.
@@ -75,18 +81,12 @@ impl PgCursor {
 
 /// A page of a window.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(crate) struct Page {
     pub(super) events: Vec<ClaimedEvent>,
     /// Whether the window ends with it: decided here, by the query that read it, and never inferred later.
     pub(super) closes_window: bool,
     /// No event of a late transaction lies ahead in this window.
     pub(super) late_exhausted: bool,
-}
-
-/// What a look found.
-pub(super) struct Look {
-    pub(super) found: bool,
-    pub(super) last_seq: i64,
 }
 
 impl PgStore {
@@ -96,16 +96,7 @@ impl PgStore {
             .fetch_one(conn)
             .await
             .map_err(Error::database("take a mark"))?;
-        let mark = Mark {
-            id: 0,
-            snapshot: Snapshot::parse(row.get("snapshot"))?,
-            floor_seq: row.get("floor_seq"),
-            floor_xid: parse_xid(row.get("floor_xid"))?,
-            ceil_seq: row.get("ceil_seq"),
-            steps: Vec::new(),
-            replay_from: None,
-        };
-        Ok((mark, row.get("durable")))
+        taken_mark(&row)
     }
 
     pub(super) async fn store_mark(&self, conn: &mut PgConnection, mark: &Mark) -> Result<i64> {
@@ -158,11 +149,19 @@ impl PgStore {
             durable: false,
             unflushed: 0,
             late_exhausted: false,
+            ahead: None,
         })
     }
 
-    /// Whether anything lies beyond `lo`. Reads only.
-    pub(super) async fn look(&self, conn: &mut PgConnection, lane: Lane, cursor: &PgCursor) -> Result<Look> {
+    /// If anything lies beyond `lo`, or the log has grown up to `advance_from`: a mark to end a window with, and whether
+    /// no crash of the server can undo what is visible in it. Otherwise it only reads.
+    pub(super) async fn look(
+        &self,
+        conn: &mut PgConnection,
+        lane: Lane,
+        cursor: &PgCursor,
+        advance_from: i64,
+    ) -> Result<Option<(Mark, bool)>> {
         let doing = "look for events";
         let range = Range::beyond(&cursor.lo);
         let (late_after, late_upto) =
@@ -175,21 +174,27 @@ impl PgStore {
             .bind(late_after)
             .bind(near_upto)
             .bind(texts(&range.late))
+            .bind(advance_from)
             .fetch_one(&mut *conn)
             .await
             .map_err(Error::database(doing))?;
-        let look = Look { found: row.get("found"), last_seq: row.get("last_seq") };
-        if look.found || near_upto >= late_upto.min(look.last_seq) || late_upto == 0 {
-            return Ok(look);
+        if row.get::<Option<&str>, _>("snapshot").is_some() {
+            return taken_mark(&row).map(Some);
+        }
+        if near_upto >= late_upto.min(row.get("last_seq")) || late_upto == 0 {
+            return Ok(None);
         }
         let found = bind_wanted(sqlx::query(self.sql.look_far.clone()), 0, &cursor.filter, lane)
             .bind(near_upto)
             .bind(late_upto)
             .bind(bigints(&range.late))
-            .fetch_one(conn)
+            .fetch_one(&mut *conn)
             .await
             .map_err(Error::database(doing))?;
-        Ok(Look { found: found.get("found"), ..look })
+        match found.get("found") {
+            true => self.take_mark(conn).await.map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Reads up to `limit` events of a range that are visible in `hi`, merged from its branches in seq order.
@@ -265,7 +270,7 @@ impl PgStore {
                 collected.cut_short = true;
                 break;
             }
-            if row.get::<bool, _>(PRESENT) {
+            if row.get::<Option<bool>, _>(PRESENT).is_some() {
                 return Ok(None);
             }
             let event = event_of(&row)?;
@@ -361,6 +366,20 @@ pub(super) fn bigints(xids: &[u64]) -> Vec<i64> {
 
 fn parse_xid(text: &str) -> Result<u64> {
     text.parse().map_err(|_| Error::Corrupt(format!("`{text}` is not a transaction id")))
+}
+
+/// A mark as `take_mark()` gives it.
+fn taken_mark(row: &PgRow) -> Result<(Mark, bool)> {
+    let mark = Mark {
+        id: 0,
+        snapshot: Snapshot::parse(row.get("snapshot"))?,
+        floor_seq: row.get("floor_seq"),
+        floor_xid: parse_xid(row.get("floor_xid"))?,
+        ceil_seq: row.get("ceil_seq"),
+        steps: Vec::new(),
+        replay_from: None,
+    };
+    Ok((mark, row.get("durable")))
 }
 
 pub(super) fn mark_of(row: &PgRow, prefix: &str) -> Result<Mark> {

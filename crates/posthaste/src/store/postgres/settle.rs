@@ -10,7 +10,7 @@ use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
 use crate::sink::DeliveryKey;
 use crate::store::rows::small;
-use crate::store::{BatchRef, Hold};
+use crate::store::{BatchRef, Handled, Hold};
 use crate::subscription::Order;
 
 use super::{PgStore, micros};
@@ -27,13 +27,13 @@ impl PgStore {
     ) -> Result<bool> {
         if troubles.is_empty() {
             let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
-            return self.mark_finished(&mut conn, reader, batch, false).await;
+            return self.mark_finished(&mut conn, reader, batch, Some("off")).await;
         }
         let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
         if reader.keyed() {
             self.lock_subscription(&mut tx, reader).await?;
         }
-        if !self.mark_finished(&mut tx, reader, batch, true).await? {
+        if !self.mark_finished(&mut tx, reader, batch, None).await? {
             return Ok(false);
         }
         self.insert_troubles(&mut tx, reader, troubles, holder).await?;
@@ -46,7 +46,7 @@ impl PgStore {
         conn: &mut PgConnection,
         reader: &Reader,
         batch: BatchRef,
-        waits: bool,
+        waits: Option<&str>,
     ) -> Result<bool> {
         let done = sqlx::query(self.sql.finish_batch.clone())
             .bind(reader.id)
@@ -56,10 +56,46 @@ impl PgStore {
             .bind(batch.token.0)
             .bind(batch.inserted_at)
             .bind(waits)
+            .bind(batch.records)
             .execute(conn)
             .await
             .map_err(Error::database(DOING))?;
         Ok(done.rows_affected() == 1)
+    }
+
+    pub(crate) async fn record_progress(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        handled: &Handled,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        let doing = "record what was handled";
+        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        if reader.keyed() && !troubles.is_empty() {
+            self.lock_subscription(&mut tx, reader).await?;
+        }
+        let done = sqlx::query(self.sql.record_batch.clone())
+            .bind(reader.id)
+            .bind(batch.lane.generation)
+            .bind(batch.lane.number)
+            .bind(batch.number)
+            .bind(batch.token.0)
+            .bind(batch.inserted_at)
+            .bind(handled.to)
+            .bind((!handled.beyond.is_empty()).then_some(&handled.beyond))
+            .bind(!troubles.is_empty())
+            .bind(batch.records)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        if done.rows_affected() == 0 {
+            return Ok(false);
+        }
+        self.insert_troubles(&mut tx, reader, troubles, holder).await?;
+        tx.commit().await.map_err(Error::database(doing))?;
+        Ok(true)
     }
 
     pub(crate) async fn record_hold(

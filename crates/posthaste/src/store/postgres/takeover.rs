@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Batch, Held, Holder, Lane, LaneClaim, Reader, Trouble};
-use crate::store::rows::isolated;
+use crate::store::rows::{isolated, leave_out};
 use crate::store::{BatchRef, CLAIMS_BEFORE_MATERIALISING};
 use crate::subscription::Order;
 
@@ -106,7 +106,7 @@ impl PgStore {
         let after = row.get::<i64, _>("seq_from") - 1;
         let range = Range::window(&lo, &hi, after.max(row.get("done_to"))).limited_to(row.get("seq_to"));
         // Whole, however large: what was claimed as one page must come back as one.
-        let page = self.read_page(conn, reader, lane, &filter, &hi, &range, Most::ALL).await?;
+        let mut page = self.read_page(conn, reader, lane, &filter, &hi, &range, Most::ALL).await?;
         let (count, done_to): (i32, i64) = (row.get("count"), row.get("done_to"));
         let count = usize::try_from(count).unwrap_or(0);
         if page.events.len() > count || (done_to == 0 && page.events.len() != count) {
@@ -117,12 +117,13 @@ impl PgStore {
                 page.events.len()
             )));
         }
+        leave_out(&mut page.events, &row.get::<Option<Vec<i64>>, _>("done").unwrap_or_default());
         let attempts = u32::try_from(row.get::<i32, _>("retry_count")).unwrap_or(0);
         let claims = u32::try_from(row.get::<i32, _>("claims")).unwrap_or(u32::MAX);
         let wait = duration_of(row.get("wait")).unwrap_or_default();
         let held = (reader.order == Order::Strict).then_some(Held { attempts, steps: steps_of(row), wait });
-        let (number, inserted_at) = (row.get("number"), row.get("inserted_at"));
-        Ok(Batch { lane, number, token, inserted_at, claims, events: page.events, held })
+        let (number, inserted_at, records) = (row.get("number"), row.get("inserted_at"), row.get("records"));
+        Ok(Batch { lane, number, token, inserted_at, records, claims, events: page.events, held })
     }
 
     /// An event may have killed the last two workers: find it out one event at a time, so that the innocent ones beside
@@ -140,7 +141,7 @@ impl PgStore {
         let troubles: Vec<Trouble> =
             batch.events.iter().filter(|c| !c.elsewhere).map(|c| isolated(c, reader)).collect();
         self.insert_troubles(tx, reader, &troubles, holder).await?;
-        self.mark_finished(tx, reader, BatchRef::to(&batch), true).await?;
+        self.mark_finished(tx, reader, BatchRef::to(&batch), None).await?;
         Ok(None)
     }
 

@@ -110,6 +110,7 @@ async fn claim_as_batch(
         number: place.number + 1,
         token,
         inserted_at: None,
+        records: 0,
         claims: 1,
         events,
         held,

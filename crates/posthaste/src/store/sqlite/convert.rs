@@ -30,6 +30,13 @@ pub(super) fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::Corrupt(error.to_string()))
 }
 
+/// The events of a batch that were handled beyond `done_to`.
+pub(super) fn handled_beyond(row: &SqliteRow) -> Result<Vec<i64>> {
+    let done: Option<String> = row.get("done");
+    let parse = |done: String| serde_json::from_str(&done).map_err(|error| Error::Corrupt(error.to_string()));
+    done.map_or(Ok(Vec::new()), parse)
+}
+
 impl Token {
     pub(super) fn text(self) -> Hyphenated {
         self.0.hyphenated()

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::id::Token;
 use crate::lease::{Batch, DeliveryClaim, DeliverySettlement, Holder, Lane, LaneClaim, Reader, Trouble};
 use crate::observe::Bell;
-use crate::store::{BatchRef, Cursor, Fresh, Hold, Sign, Store};
+use crate::store::{BatchRef, Cursor, Fresh, Handled, Hold, Sign, Store};
 use crate::subscription::Subscription;
 
 mod statements;
@@ -132,6 +132,17 @@ impl Store for SqliteStore {
         holder: &Holder,
     ) -> Result<bool> {
         patiently!(self.finish_batch(reader, batch, troubles, holder))
+    }
+
+    async fn record_batch(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        handled: &Handled,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        patiently!(self.record_progress(reader, batch, handled, troubles, holder))
     }
 
     async fn hold_batch(

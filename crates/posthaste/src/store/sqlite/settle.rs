@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
 use crate::store::rows::small;
-use crate::store::{BatchRef, Hold};
+use crate::store::{BatchRef, Handled, Hold};
 
 use super::SqliteStore;
 use super::convert::{json, micros};
@@ -33,6 +33,36 @@ impl SqliteStore {
         }
         insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit(DOING).await?;
+        Ok(true)
+    }
+
+    pub(crate) async fn record_progress(
+        &self,
+        reader: &Reader,
+        batch: BatchRef,
+        handled: &Handled,
+        troubles: &[Trouble],
+        holder: &Holder,
+    ) -> Result<bool> {
+        let doing = "record what was handled";
+        let mut tx = self.begin(doing).await?;
+        let beyond = if handled.beyond.is_empty() { None } else { Some(json(&handled.beyond)?) };
+        let done = sqlx::query(SQL.record_batch.clone())
+            .bind(reader.id)
+            .bind(batch.lane.generation)
+            .bind(batch.lane.number)
+            .bind(batch.number)
+            .bind(batch.token.text())
+            .bind(handled.to)
+            .bind(beyond)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(doing))?;
+        if done.rows_affected() == 0 {
+            return Ok(false);
+        }
+        insert_troubles(&mut tx, reader, troubles, holder).await?;
+        tx.commit(doing).await?;
         Ok(true)
     }
 

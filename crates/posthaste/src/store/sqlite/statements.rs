@@ -56,6 +56,7 @@ catalogue! {
     reclaim_batch = "reclaim_batch.sql",
     finish_batch = "finish_batch.sql",
     hold_batch = "hold_batch.sql",
+    record_batch = "record_batch.sql",
     finish_lane = "finish_lane.sql",
     release_lane = "release_lane.sql",
     release_lane_batches = "release_lane_batches.sql",

@@ -6,12 +6,12 @@ use sqlx::{Row, SqliteConnection};
 use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Batch, Held, Holder, Lane, LaneClaim, Reader, Trouble};
-use crate::store::rows::isolated;
+use crate::store::rows::{isolated, leave_out};
 use crate::store::{BatchRef, CLAIMS_BEFORE_MATERIALISING};
 use crate::subscription::Order;
 
 use super::SqliteStore;
-use super::convert::{count_of, duration_of, micros};
+use super::convert::{count_of, duration_of, handled_beyond, micros};
 use super::deliveries::insert_troubles;
 use super::read::{Range, load_filter, read_page};
 use super::settle::mark_finished;
@@ -114,12 +114,13 @@ pub(super) async fn reread_batch(
     let filter = load_filter(conn, reader.id, row.get("filter_version")).await?;
     let after = row.get::<i64, _>("seq_from") - 1;
     let range = Range { after: after.max(row.get("done_to")), upto: row.get("seq_to") };
-    let events = read_page(conn, reader, lane, &filter, range, i64::from(u16::MAX)).await?;
+    let mut events = read_page(conn, reader, lane, &filter, range, i64::from(u16::MAX)).await?;
+    leave_out(&mut events, &handled_beyond(row)?);
     let wait = duration_of(row.get("wait")).unwrap_or_default();
     let (attempts, steps) = (count_of(row, "retry_count"), count_of(row, "steps"));
     let held = (reader.order == Order::Strict).then_some(Held { attempts, steps, wait });
     let (number, claims) = (row.get("number"), count_of(row, "claims"));
-    Ok(Batch { lane, number, token, inserted_at: None, claims, events, held })
+    Ok(Batch { lane, number, token, inserted_at: None, records: 0, claims, events, held })
 }
 
 /// An event may have killed the last two workers: find it out one event at a time, so that the innocent ones beside it

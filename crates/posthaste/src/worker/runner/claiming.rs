@@ -1,5 +1,6 @@
 //! Claiming: how much there is room for, and how a claim becomes work.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,13 +8,20 @@ use crate::dispatch::{Source, Work};
 use crate::error::Result;
 use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Lane, Reader, Settlement};
+use crate::sink::Receiver;
 use crate::store::{BatchRef, Fresh};
+use crate::subscription::ClaimBy;
 
 use super::super::pace::in_pace;
 use super::{OPEN_BATCHES, OpenBatch, RECLAIM_EVERY, Reads, Runner};
 
 impl Runner {
     pub(super) fn has_room(&self) -> bool {
+        self.has_room_for(self.open.len())
+    }
+
+    /// Whether there is room beside this many open batches.
+    pub(super) fn has_room_for(&self, open: usize) -> bool {
         let reader = self.context.reader();
         let held = self.queues.startable() + self.queues.waiting() + self.running_works();
         let limit = match self.reads {
@@ -22,7 +30,7 @@ impl Runner {
         };
         // Enough to probe with, and not always the same: one key alone may be what the receiver is away for.
         let away = self.context.availability.is_away() && self.queues.has_choice();
-        self.open.len() < OPEN_BATCHES && held < limit && !away
+        open < OPEN_BATCHES && held < limit && !away
     }
 
     pub(super) fn running_works(&self) -> usize {
@@ -31,7 +39,10 @@ impl Runner {
 
     /// Claims more work. `false`: there is none now.
     pub(super) async fn claim(&mut self) -> Result<bool> {
-        let reader = in_pace(&self.context.reader());
+        let mut reader = in_pace(&self.context.reader());
+        if self.records() {
+            reader.claim_by = ClaimBy::Batch;
+        }
         match self.reads {
             Reads::Due => self.claim_due(&reader).await,
             Reads::Owned(lane, token) => {
@@ -139,12 +150,19 @@ impl Runner {
         let source = Source::Batch(batch.number);
         let key = BatchRef::to(&batch);
         let remaining = batch.events.len();
+        let seqs = match self.records() {
+            true => batch.events.iter().map(|claimed| claimed.event.seq).collect(),
+            false => Vec::new(),
+        };
         self.context.pace.charge(&self.context.reader(), remaining);
         self.open.push_back(OpenBatch {
             batch: key,
             remaining,
             troubles: Vec::new(),
             since: Instant::now(),
+            seqs,
+            handled: HashSet::new(),
+            unrecorded_since: None,
             spilled: None,
         });
         let keyed = self.context.reader().keyed();
@@ -163,21 +181,24 @@ impl Runner {
         let ClaimedEvent { event, blocked, elsewhere, wait } = claimed;
         let delayed = event.available_at;
         let key = event.key.clone().filter(|_| keyed && delayed.is_none());
-        let behind = key.as_ref().is_some_and(|key| blocked || self.parked.contains_key(key));
+        let behind = !self.parked.is_empty() || blocked;
+        let behind = behind && key.as_ref().is_some_and(|key| blocked || self.parked.contains_key(key));
         let (event, solo, away_since, detached) = (Arc::new(event), false, None, false);
         let work = Work { event, key, attempts: 1, steps: 0, source, token, solo, away_since, detached };
+        // A transactional handler settles delivery rows, and this one has none: it was claimed for another kind of receiver.
+        let needs_row = matches!(self.context.receiver, Receiver::Transactional(_));
         match delayed {
-            _ if elsewhere => self.leave_out(source),
+            _ if elsewhere => self.leave_out(&work),
             Some(until) if wait.is_some() => self.done(&work, Settlement::Delay { until }),
-            _ if behind => self.done(&work, Settlement::Park),
+            _ if behind || needs_row => self.done(&work, Settlement::Park),
             _ => self.queues.add(work),
         }
     }
 
     /// The event has a delivery row already: the batch has nothing to say about it.
-    pub(super) fn leave_out(&mut self, source: Source) {
-        if let Some(open) = self.open.iter_mut().find(|open| Source::Batch(open.batch.number) == source) {
-            open.remaining -= 1;
+    pub(super) fn leave_out(&mut self, work: &Work) {
+        if let Some(open) = self.open.iter_mut().find(|open| open.has(work)) {
+            open.note_handled(work.event.seq);
         }
     }
 

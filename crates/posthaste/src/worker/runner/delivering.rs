@@ -35,11 +35,16 @@ impl Runner {
 
     pub(super) fn next_page(&mut self, size: usize) -> Vec<Work> {
         let Some(first) = self.next_to_start() else { return Vec::new() };
+        let token = first.token;
         let mut works = vec![first];
         // A probe is one event: the receiver was away a moment ago.
         while works.len() < size && !self.context.availability.is_away() {
-            let Some(work) = self.next_to_start() else { break };
-            works.push(work);
+            // What is covered by the lease that was just looked at need not be looked at again.
+            works.extend(self.queues.next_of(token, size - works.len()));
+            if works.len() < size {
+                let Some(work) = self.next_to_start() else { break };
+                works.push(work);
+            }
         }
         works
     }
@@ -62,12 +67,15 @@ impl Runner {
     }
 
     pub(super) fn drop_lost(&mut self, work: &Work) {
-        let behind = self.queues.park(work.key.as_deref());
-        add(&self.context.counters.leases_lost, behind.len() as u64);
+        // What came after a detached one does not wait for it.
+        if !work.detached {
+            let behind = self.queues.park(work.key.as_deref());
+            add(&self.context.counters.leases_lost, behind.len() as u64);
+        }
         if matches!(self.reads, Reads::Owned(..)) && work.source != Source::Delivery {
             self.lost = true;
-        } else if let Source::Batch(number) = work.source {
-            self.open.retain(|open| open.batch.number != number);
+        } else {
+            self.open.retain(|open| !open.has(work));
         }
     }
 

@@ -3,14 +3,14 @@
 //! Claims and settlements of a runner happen one after the other in its own task, never side by side: a page is read
 //! either before or after a key is parked, so an event can never overtake an earlier one of its key.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{KeyQueues, Work};
+use crate::dispatch::{KeyQueues, Source, Work};
 use crate::error::Result;
 use crate::id::Token;
 use crate::lease::{Batch, DeliverySettlement, Lane, Trouble};
@@ -23,6 +23,7 @@ use super::Context;
 
 mod claiming;
 mod delivering;
+mod recording;
 mod settling;
 mod stopping;
 
@@ -30,6 +31,8 @@ mod stopping;
 const OPEN_BATCHES: usize = 2;
 /// A batch whose last events take longer than this, while others wait, is closed; the slow ones go on as deliveries.
 const SLOW_AFTER: Duration = Duration::from_millis(500);
+/// Claimed by event: what was handled is recorded after this time.
+const RECORD_AFTER: Duration = Duration::from_millis(5);
 /// How often to look for batches whose worker was lost (order `none`).
 const RECLAIM_EVERY: Duration = Duration::from_millis(750);
 
@@ -59,8 +62,28 @@ struct OpenBatch {
     remaining: usize,
     troubles: Vec<Trouble>,
     since: Instant,
+    /// Claimed by event: the whole page, what of it was handled, and since when something is not recorded.
+    seqs: Vec<i64>,
+    handled: HashSet<i64>,
+    unrecorded_since: Option<Instant>,
     /// Events of it that go on as deliveries under a token of their own, once it is settled.
     spilled: Option<(Token, usize)>,
+}
+
+impl OpenBatch {
+    /// Whether a work is part of it. The same batch can be here twice, if its lease ran out and it was claimed again.
+    fn has(&self, work: &Work) -> bool {
+        work.source == Source::Batch(self.batch.number) && work.token == self.batch.token
+    }
+
+    /// Nothing is left to do about this event.
+    fn note_handled(&mut self, seq: i64) {
+        self.remaining -= 1;
+        if !self.seqs.is_empty() {
+            self.handled.insert(seq);
+            self.unrecorded_since.get_or_insert_with(Instant::now);
+        }
+    }
 }
 
 /// Works handed to the receiver together.
@@ -139,11 +162,19 @@ impl Runner {
     async fn turn(&mut self, stop: &CancellationToken) -> Result<()> {
         let rung = self.bell().count();
         self.collect();
-        self.settle().await?;
+        let delivered = self.delivered_batch();
+        match delivered {
+            Some(_) => self.settle_deliveries().await?,
+            None => self.settle().await?,
+        }
         self.start();
         if self.lost {
             return Ok(());
         }
+        if let Some(batch) = delivered {
+            return self.claim_beside(batch, rung, stop).await;
+        }
+        let record = self.record_handled().await?;
         let wait = match self.has_room().then(|| self.context.pace.begin(&self.context.reader())) {
             Some(Err(pause)) => pause.min(self.close_troubled_batch().await?),
             Some(Ok(turn)) => {
@@ -157,7 +188,18 @@ impl Runner {
             None => self.close_slow_batch().await?,
         };
         self.start();
-        self.wait(rung, wait, stop).await;
+        self.wait(rung, wait.min(record), stop).await;
+        Ok(())
+    }
+
+    /// Claims the next batch while one that was delivered is settled.
+    async fn claim_beside(&mut self, delivered: BatchRef, rung: u64, stop: &CancellationToken) -> Result<()> {
+        if !self.claim_and_settle(delivered).await? && !self.lost {
+            let record = self.record_handled().await?;
+            let wait = self.pause_when_idle().await?.min(self.close_troubled_batch().await?);
+            self.start();
+            self.wait(rung, wait.min(record), stop).await;
+        }
         Ok(())
     }
 

@@ -30,16 +30,16 @@ impl Runner {
         for (mut work, Report { outcome, steps }) in job.works.into_iter().zip(reports) {
             work.steps = steps;
             // What follows an event of its key in this page goes where that one went: otherwise it would overtake it.
-            let parked = work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
-            let waits = work.key.is_some() && again.iter().any(|earlier| earlier.key == work.key);
+            let parked = || work.key.as_ref().is_some_and(|key| failed_keys.contains(key));
+            let waits = || work.key.is_some() && again.iter().any(|earlier| earlier.key == work.key);
             match outcome {
-                Outcome::Delivered => self.work_done(work, outcome),
-                _ if parked => self.done(&work, Settlement::Park),
+                Outcome::Delivered => self.delivered(&work),
+                _ if parked() => self.done(&work, Settlement::Park),
                 Outcome::Unavailable { .. } => {
                     work.away_since.get_or_insert_with(Instant::now);
                     again.push(work);
                 }
-                _ if waits => again.push(work),
+                _ if waits() => again.push(work),
                 outcome => {
                     failed_keys.extend(work.key.clone());
                     self.work_done(work, outcome);
@@ -85,15 +85,17 @@ impl Runner {
         }
     }
 
+    fn delivered(&mut self, work: &Work) {
+        self.done(work, Settlement::Delivered);
+        if !work.detached {
+            self.queues.release(work.key.as_deref());
+        }
+    }
+
     pub(super) fn work_done(&mut self, work: Work, outcome: Outcome) {
         let settlement = Settlement::of(outcome, work.attempts, &self.context.reader().settings);
         if work.detached {
             return self.done(&work, settlement);
-        }
-        if settlement == Settlement::Delivered {
-            self.done(&work, settlement);
-            self.queues.release(work.key.as_deref());
-            return;
         }
         // The later events of the key queue behind it in the database, in the same transaction: also after a dead
         // letter, which must be committed before the next one is sent.
@@ -109,13 +111,13 @@ impl Runner {
                 let (seq, token, key) = (work.event.seq, work.token, work.key.clone());
                 self.settlements.push(DeliverySettlement { seq, token, key, settlement, steps: work.steps });
             }
-            Source::Batch(number) => self.done_in_batch(number, work, settlement),
+            Source::Batch(_) => self.done_in_batch(work, settlement),
         }
     }
 
-    pub(super) fn done_in_batch(&mut self, number: i64, work: &Work, settlement: Settlement) {
-        let Some(open) = self.open.iter_mut().find(|open| open.batch.number == number) else { return };
-        open.remaining -= 1;
+    pub(super) fn done_in_batch(&mut self, work: &Work, settlement: Settlement) {
+        let Some(open) = self.open.iter_mut().find(|open| open.has(work)) else { return };
+        open.note_handled(work.event.seq);
         if settlement == Settlement::Delivered {
             return;
         }
@@ -149,6 +151,9 @@ impl Runner {
                 continue;
             }
             open.troubles.sort_by_key(|trouble| trouble.seq);
+            if !open.troubles.is_empty() {
+                self.cursor.forget_ahead();
+            }
             let context = self.context.clone();
             let (batch, troubles) = (open.batch, &open.troubles);
             let held =
@@ -158,6 +163,34 @@ impl Runner {
         Ok(())
     }
 
+    /// The oldest batch, if everything in it was delivered and there is room for another one in its place: nobody waits for
+    /// its settlement, so the next claim need not either.
+    pub(super) fn delivered_batch(&self) -> Option<BatchRef> {
+        let Reads::Owned(..) = self.reads else { return None };
+        let oldest = self.open.front().filter(|open| open.remaining == 0 && open.troubles.is_empty())?;
+        let more_to_settle = self.open.iter().skip(1).any(|open| open.remaining == 0);
+        let limited = self.context.reader().settings.rate > 0 || self.cursor.stops();
+        (self.has_room_for(self.open.len() - 1) && !more_to_settle && !limited).then_some(oldest.batch)
+    }
+
+    pub(super) async fn claim_and_settle(&mut self, delivered: BatchRef) -> Result<bool> {
+        let context = self.context.clone();
+        let (reader, holder) = (context.reader(), context.holder());
+        // Here it holds up nobody to wait for the disk: then claims need not.
+        let unflushed = self.cursor.unflushed();
+        let flush = unflushed >= reader.settings.batch_size as usize;
+        let settle = context.store.settle_delivered(&reader, delivered, &holder, flush);
+        let (settled, claimed) = tokio::join!(settle, self.claim());
+        let held = settled?;
+        if flush && held {
+            self.cursor.note_flushed(unflushed);
+        }
+        if let Some(index) = self.open.iter().position(|open| open.batch == delivered) {
+            self.batch_settled(index, held);
+        }
+        claimed
+    }
+
     pub(super) fn batch_settled(&mut self, index: usize, held: bool) {
         let Some(open) = self.open.remove(index) else { return };
         add(&self.context.counters.batches, u64::from(held));
@@ -165,17 +198,7 @@ impl Runner {
             // From now on there are rows to renew.
             self.context.leases.hold(token, works, Instant::now(), self.context.holder().lease);
         }
-        for key in open.troubles.iter().filter_map(|trouble| trouble.key.as_ref()) {
-            if let Some(count) = self.parked.get_mut(key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.parked.remove(key);
-                }
-            }
-        }
-        if !open.troubles.is_empty() {
-            self.context.due_bell.ring();
-        }
+        self.troubles_written(&open.troubles);
         match self.reads {
             Reads::Owned(..) if !held => self.lost = true,
             Reads::Owned(..) => {}
@@ -183,6 +206,21 @@ impl Runner {
         }
         if !held {
             self.context.lease_lost("a batch", 1);
+        }
+    }
+
+    /// From now on the database knows what waits for them.
+    pub(super) fn troubles_written(&mut self, troubles: &[Trouble]) {
+        for key in troubles.iter().filter_map(|trouble| trouble.key.as_ref()) {
+            if let Some(count) = self.parked.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.parked.remove(key);
+                }
+            }
+        }
+        if !troubles.is_empty() {
+            self.context.due_bell.ring();
         }
     }
 
@@ -237,8 +275,11 @@ impl Runner {
         let source = Source::Batch(batch.number);
         let token = Token::new();
         let mut running: Vec<Work> = Vec::new();
-        for work in
-            self.running.values_mut().flat_map(|job| &mut job.works).filter(|work| work.source == source)
+        for work in self
+            .running
+            .values_mut()
+            .flat_map(|job| &mut job.works)
+            .filter(|work| work.source == source && work.token == batch.token)
         {
             running.push(work.clone());
             (work.source, work.token, work.detached) = (Source::Delivery, token, true);

@@ -69,6 +69,10 @@ impl PgStore {
         match reader.order {
             // Batches are settled side by side: each becomes deliveries, so that what is done is not done again.
             Order::None => self.materialise(tx, reader, &open).await?,
+            // Claimed by event: some of it may be handled out of order.
+            Order::Key if open.iter().any(|row| row.get::<i32, _>("records") > 0) => {
+                self.materialise(tx, reader, &open).await?;
+            }
             // Batches are settled in order: the lane goes back to the first that is not, and keeps its order.
             Order::Key | Order::Strict => {
                 for position in &mut positions {

@@ -81,22 +81,23 @@ impl PgStore {
         Ok(tally)
     }
 
-    /// Events in batches that are not settled. Of a batch in `strict` order only what comes after its head.
+    /// Events in batches that are not settled; of a batch that was handled in part, the rest.
     async fn count_open(&self, conn: &mut PgConnection, wanted: &Wanted<'_>) -> Result<Count> {
         let mut count = Count::default();
         for row in self.open_batches(conn, wanted.reader).await? {
             let whole = u64::from(row.get::<i32, _>("count").unsigned_abs());
             let done_to: i64 = row.get("done_to");
-            let left = match done_to >= row.get("seq_from") {
+            let after = done_to.max(row.get::<i64, _>("seq_from") - 1);
+            let left = match after == done_to || row.get::<Option<Vec<i64>>, _>("done").is_some() {
                 false => Count::up_to(u64::MAX, whole),
                 true => {
                     let lo = self.load_mark(conn, row.get("lo")).await?;
                     let hi = self.load_mark(conn, row.get("hi")).await?;
-                    let rest = Range::window(&lo, &hi, done_to).limited_to(row.get("seq_to"));
+                    let rest = Range::window(&lo, &hi, after).limited_to(row.get("seq_to"));
                     self.count_range(conn, wanted, lane_of(&row), &rest, Some(&hi)).await?.count
                 }
             };
-            count = count.plus(left);
+            count = count.plus(left.minus(row.get::<i64, _>("beyond").unsigned_abs()));
         }
         Ok(count)
     }

@@ -13,7 +13,7 @@ set token = $2, locked_by = $3, locked_until = clock_timestamp() + $4 * interval
   claimed_at = clock_timestamp()
 from expired x
 where b.subscription = x.subscription and b.generation = x.generation and b.lane = x.lane and b.number = x.number
-returning b.generation, b.lane, b.number, b.inserted_at, b.lo, b.hi, b.seq_from, b.seq_to, b.count, b.filter_version, b.claims, b.done_to,
+returning b.generation, b.lane, b.number, b.inserted_at, b.lo, b.hi, b.seq_from, b.seq_to, b.count, b.filter_version, b.claims, b.done_to, b.done, b.records,
   b.retry_count, b.steps, 0::bigint as wait,
   (select l.lanes from {schema}.lanes l
    where l.subscription = b.subscription and l.generation = b.generation and l.lane = b.lane) as lanes

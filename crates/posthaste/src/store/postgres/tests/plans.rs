@@ -84,8 +84,8 @@ impl Bench {
         let wanted = format!("{id}, null, null, null, null, 0, 1");
         vec![
             format!("progress({id}, 1, 0)"),
-            format!("look({wanted}, {middle}, '0', 0, 0, '{{}}')"),
-            format!("look({wanted}, {last}, '{xid}', {}, {last}, '{{{xid}}}')", last - 1000),
+            format!("look({wanted}, {middle}, '0', 0, 0, '{{}}', 999999999)"),
+            format!("look({wanted}, {last}, '{xid}', {}, {last}, '{{{xid}}}', 999999999)", last - 1000),
             format!("page_plain({wanted}, {middle}, {last}, '0', '{snapshot}', 500)"),
             format!("page({wanted}, {middle}, {last}, '0', '{snapshot}', 0, 0, '{{}}', false, 500)"),
             format!(
@@ -97,7 +97,7 @@ impl Bench {
                 "insert_batch_owned({id}, 1, 0, '{token}', 1000000, 1, 1, 1, 2, 2, false, 1, false, null, null, null, null, \
                  null, 'w', 1000, null, null, false)"
             ),
-            format!("finish_batch({id}, 1, 0, 1, '{token}', now(), false)"),
+            format!("finish_batch({id}, 1, 0, 1, '{token}', now(), 'off', 0)"),
             format!("next_due({id}, true, false)"),
             format!("renew({id}, '{{{token}}}', 1000, 1, {newest})"),
             format!("expired_batch({id}, 1, {newest})"),

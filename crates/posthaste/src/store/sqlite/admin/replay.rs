@@ -51,6 +51,14 @@ async fn take_back(tx: &mut SqliteConnection, reader: &Reader) -> Result<Vec<Pos
     match reader.order {
         // Batches are settled side by side: each becomes deliveries, so that what is done is not done again.
         Order::None => materialise(tx, reader, &open).await?,
+        // Claimed by event: some of it may be handled out of order.
+        Order::Key
+            if open.iter().any(|row| {
+                row.get::<i64, _>("done_to") > 0 || row.get::<Option<&str>, _>("done").is_some()
+            }) =>
+        {
+            materialise(tx, reader, &open).await?;
+        }
         // Batches are settled in order: the lane goes back to the first that is not, and keeps its order.
         Order::Key | Order::Strict => positions.iter_mut().for_each(|position| step_back(position, &open)),
     }

@@ -60,20 +60,21 @@ impl SqliteStore {
     }
 }
 
-/// Events in batches that are not settled. Of a batch in `strict` order only what comes after its head.
+/// Events in batches that are not settled; of a batch that was handled in part, the rest.
 async fn count_open(conn: &mut SqliteConnection, reader: &Reader, limit: u32) -> Result<Count> {
     let mut count = Count::default();
     for row in open_batches(conn, reader).await? {
         let done_to: i64 = row.get("done_to");
-        let left = match done_to >= row.get("seq_from") {
+        let after = done_to.max(row.get::<i64, _>("seq_from") - 1);
+        let left = match after == done_to || row.get::<Option<&str>, _>("done").is_some() {
             false => Count::up_to(u64::MAX, row.get::<i64, _>("count").unsigned_abs()),
             true => {
                 let filter = load_filter(conn, reader.id, row.get("filter_version")).await?;
-                let rest = Range { after: done_to, upto: row.get("seq_to") };
+                let rest = Range { after, upto: row.get("seq_to") };
                 count_range(conn, reader, &filter, lane_of(&row), rest, limit).await?.count
             }
         };
-        count = count.plus(left);
+        count = count.plus(left.minus(row.get::<i64, _>("beyond").unsigned_abs()));
     }
     Ok(count)
 }

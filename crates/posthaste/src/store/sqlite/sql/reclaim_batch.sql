@@ -7,7 +7,7 @@ where subscription = ?1 and (generation, lane, number) = (
   order by b.generation, b.lane, b.number
   limit 1
 )
-returning generation, lane, number, seq_from, seq_to, filter_version, claims, done_to, retry_count, steps,
+returning generation, lane, number, seq_from, seq_to, filter_version, claims, done_to, done, retry_count, steps,
   0 as wait, (select l.lanes from posthaste_lanes l
    where l.subscription = posthaste_batches.subscription and l.generation = posthaste_batches.generation
      and l.lane = posthaste_batches.lane) as lanes
