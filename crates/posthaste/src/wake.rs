@@ -103,9 +103,10 @@ impl Idle {
         Self { pause: SHORTEST, could_sleep: false }
     }
 
-    /// Something was found: be quick again.
+    /// Something was found: be quick again. What could be relied on before that is to be asked anew: a ring may have kept
+    /// others quiet.
     pub(crate) fn reset(&mut self) {
-        self.pause = SHORTEST;
+        *self = Self::new();
     }
 
     /// How long to wait for the bell before looking again by oneself.

@@ -222,10 +222,11 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'a mark must be taken in READ COMMITTED';
   end if;
-  select case when s.is_called then s.last_value else s.last_value - 1 end into floor_seq from {schema}.event_seq s;
+  -- Not `select last_value`: now and then nextval() writes a value 32 too high first, and only a lock hides that.
+  floor_seq := coalesce(pg_sequence_last_value('{schema}.event_seq'), 0);
   floor_xid := pg_current_xact_id();
   select pg_current_snapshot() into snapshot;
-  select s.last_value into ceil_seq from {schema}.event_seq s;
+  ceil_seq := coalesce(pg_sequence_last_value('{schema}.event_seq'), 0);
   -- Producers that do not wait for the disk are seen before a crash can no longer undo them. Where commits wait for
   -- replicas, the own disk says too little.
   written := pg_current_wal_insert_lsn();
@@ -240,10 +241,14 @@ end $$;
 --
 -- A NOTIFY makes the commit wait for every other one, disk included. So producers ring every 5 ms at most; whoever heard a
 -- ring looks until all that came just after it have ended.
+--
+-- Without FROM, so that it becomes part of the statement that calls it: planning it for every event would cost more than the
+-- insert. `last_ring` is rounded, hence the -1.
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
-  select b.last_value > n.now and r.last_value not between n.now - 5 and n.now
-    and coalesce(current_setting('posthaste.ring', true), '') <> 'off'
-  from {schema}.doorbell b, {schema}.last_ring r, (select (extract(epoch from clock_timestamp()) * 1000)::bigint as now) n
+  select coalesce(pg_sequence_last_value('{schema}.doorbell') > date_part('epoch', clock_timestamp()) * 1000
+    and date_part('epoch', clock_timestamp()) * 1000 - coalesce(pg_sequence_last_value('{schema}.last_ring'), 0)
+      not between -1 and 5
+    and coalesce(current_setting('posthaste.ring', true), '') <> 'off', false)
 $$;
 
 -- Rings. With the rights of its owner, because a producer may not write to the sequence otherwise.

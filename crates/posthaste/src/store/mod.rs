@@ -66,6 +66,15 @@ impl Cursor {
         }
     }
 
+    /// Whether the last claim may have left something of its window.
+    pub(crate) fn may_have_more(&self) -> bool {
+        match self {
+            Self::Unknown => true,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(place) => place.has_open_window(),
+        }
+    }
+
     /// How many events were claimed that a crash of the server would make unclaimed.
     pub(crate) fn unflushed(&self) -> usize {
         match self {

@@ -13,12 +13,13 @@ use crate::subscription::{ClaimBy, Order};
 
 use super::mark::Mark;
 use super::read::{Most, Page, PgCursor};
+use super::window::Window;
 use super::{PgStore, micros};
 
-const DOING: &str = "claim";
+pub(super) const DOING: &str = "claim";
 
 /// A lane that wants nothing of what was enqueued still moves its mark after this many events...
-const ADVANCE_EVENTS: i64 = 1_000;
+const ADVANCE_EVENTS: i64 = 250;
 /// ...or, if there were fewer, after this many seconds: an old mark holds retention back.
 const ADVANCE_SECONDS: f64 = 60.0;
 
@@ -47,23 +48,38 @@ impl PgStore {
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
             return self.close_lane(&mut conn, reader, lane, owner).await;
         }
-        if place.hi.is_none() && !self.open_window(&mut conn, lane, &mut place).await? {
+        let claim = Claim { reader, lane, owner, holder };
+        let opened = match self.claim_window(&mut conn, &claim, &mut place).await? {
+            Window::Claimed(fresh) => {
+                *cursor = Cursor::Postgres(place);
+                return Ok(fresh);
+            }
+            Window::Refused => return self.refused(&mut conn, &claim).await,
+            Window::Nothing => false,
+            Window::Longer => place.hi.is_some() || self.open_window(&mut conn, lane, &mut place).await?,
+        };
+        if !opened {
             let standing = self.where_it_stands(&mut conn, reader, lane, owner, &place).await?;
             if matches!(standing, Fresh::Nothing) {
                 *cursor = Cursor::Postgres(place);
             }
             return Ok(standing);
         }
-        let claim = Claim { reader, lane, owner, holder };
         let fresh = self.claim_next_page(&mut conn, &claim, &mut place, ahead).await?;
         if let Some(fresh) = fresh {
             *cursor = Cursor::Postgres(place);
             return Ok(fresh);
         }
-        // Nothing was inserted: a competitor claimed this page, the lanes were split, the filter was changed, or the
-        // lane has another owner.
-        match owner {
-            Some(owner) if !self.still_owned(&mut conn, reader, lane, owner).await? => Ok(Fresh::LaneLost),
+        self.refused(&mut conn, &claim).await
+    }
+
+    /// Nothing was inserted: a competitor claimed this page, the lanes were split, the filter was changed, or the lane has
+    /// another owner.
+    async fn refused(&self, conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Fresh> {
+        match claim.owner {
+            Some(owner) if !self.still_owned(conn, claim.reader, claim.lane, owner).await? => {
+                Ok(Fresh::LaneLost)
+            }
             _ => Ok(Fresh::Again),
         }
     }
@@ -158,21 +174,7 @@ impl PgStore {
         // If it had to wait until this claim was on disk.
         self.read_ahead(claim, place, &hi, &page);
         advance(place, hi, &inserted, &page);
-        if finished {
-            return Ok(Some(Fresh::Again));
-        }
-        let number = place.number;
-        let held = (claim.reader.order == Order::Strict).then(Held::default);
-        Ok(Some(Fresh::Batch(Batch {
-            lane: claim.lane,
-            number,
-            token,
-            inserted_at: Some(inserted.at),
-            records: 0,
-            claims: 1,
-            events: page.events,
-            held,
-        })))
+        Ok(Some(claimed_batch(claim, place.number, token, &inserted, page)))
     }
 
     /// Claims a page whose events each become a delivery row at once: the batch itself is finished as it is written.
@@ -287,19 +289,42 @@ impl PgStore {
     }
 }
 
+/// A page that was claimed; one without events only moved the mark.
+pub(super) fn claimed_batch(
+    claim: &Claim<'_>,
+    number: i64,
+    token: Token,
+    inserted: &Inserted,
+    page: Page,
+) -> Fresh {
+    if page.events.is_empty() {
+        return Fresh::Again;
+    }
+    Fresh::Batch(Batch {
+        lane: claim.lane,
+        number,
+        token,
+        inserted_at: Some(inserted.at),
+        records: 0,
+        claims: 1,
+        events: page.events,
+        held: (claim.reader.order == Order::Strict).then(Held::default),
+    })
+}
+
 /// Once the log has grown up to here the lane's mark moves, whether or not it wants anything of that.
-fn advance_from(place: &PgCursor) -> i64 {
+pub(super) fn advance_from(place: &PgCursor) -> i64 {
     let age = place.lo_age + place.loaded.elapsed().as_secs_f64();
     place.lo.ceil_seq + if age >= ADVANCE_SECONDS { 1 } else { ADVANCE_EVENTS }
 }
 
 /// What the compare-and-set wrote.
-struct Inserted {
+pub(super) struct Inserted {
     /// The stored end of the window.
-    hi: i64,
-    at: DateTime<Utc>,
+    pub(super) hi: i64,
+    pub(super) at: DateTime<Utc>,
     /// Whether it waited for the disk.
-    flush: bool,
+    pub(super) flush: bool,
 }
 
 /// Who claims what.
@@ -307,11 +332,11 @@ pub(super) struct Claim<'a> {
     pub(super) reader: &'a Reader,
     pub(super) lane: Lane,
     pub(super) owner: Option<Token>,
-    holder: &'a Holder,
+    pub(super) holder: &'a Holder,
 }
 
 /// Moves the cursor past a claimed page.
-fn advance(place: &mut PgCursor, mut hi: Mark, inserted: &Inserted, page: &Page) {
+pub(super) fn advance(place: &mut PgCursor, mut hi: Mark, inserted: &Inserted, page: &Page) {
     hi.id = inserted.hi;
     place.number += 1;
     place.inserted_at = Some(inserted.at);

@@ -75,24 +75,37 @@ impl Mark {
     /// Remembers, for each running transaction, the latest earlier mark it began after: that mark's floor bounds the
     /// search for its events once it has committed. Without this the search would start at the head of the log.
     pub(crate) fn following(mut self, lo: &Mark) -> Self {
-        let mut known = lo.steps.clone();
-        known.push((lo.floor_xid, lo.floor_seq));
-        let running = self.running();
-        let best = |xid: u64| known.iter().copied().rev().find(|(above, _)| *above < xid);
-        let mut steps: Vec<_> = running.into_iter().filter_map(best).collect();
-        steps.sort_unstable();
-        steps.dedup();
-        self.steps = steps;
+        self.steps = steps_for(&self.running(), &lo.known_steps());
         self
     }
 
+    /// What the next mark must remember, whoever is running then: what this one does, and its own floor.
+    pub(crate) fn known_steps(&self) -> Vec<(u64, i64)> {
+        let mut known = steps_for(&self.running(), &self.steps);
+        known.push((self.floor_xid, self.floor_seq));
+        known
+    }
+
     pub(crate) fn steps_as_pairs(&self) -> Vec<i64> {
-        self.steps.iter().flat_map(|(xid, seq)| [i64::try_from(*xid).unwrap_or(i64::MAX), *seq]).collect()
+        as_pairs(&self.steps)
     }
 
     pub(crate) fn steps_from_pairs(pairs: &[i64]) -> Vec<(u64, i64)> {
         pairs.chunks_exact(2).map(|pair| (pair[0].unsigned_abs(), pair[1])).collect()
     }
+}
+
+/// Of the known steps those that bound one of these transactions.
+fn steps_for(running: &[u64], known: &[(u64, i64)]) -> Vec<(u64, i64)> {
+    let best = |xid: &u64| known.iter().copied().rev().find(|(above, _)| above < xid);
+    let mut steps: Vec<_> = running.iter().filter_map(best).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    steps
+}
+
+pub(crate) fn as_pairs(steps: &[(u64, i64)]) -> Vec<i64> {
+    steps.iter().flat_map(|(xid, seq)| [i64::try_from(*xid).unwrap_or(i64::MAX), *seq]).collect()
 }
 
 /// What to read of the log, in the terms of the page statements.
@@ -144,7 +157,7 @@ impl Range {
 
     /// Whether the late branch spans so much of the log that the index on xids is cheaper than the primary key.
     pub(crate) fn late_is_far(&self, log_end: i64) -> bool {
-        self.late_upto.min(log_end).saturating_sub(self.late_after) > 4_000
+        self.late_upto.min(log_end).saturating_sub(self.late_after) > super::window::NEAR
     }
 }
 

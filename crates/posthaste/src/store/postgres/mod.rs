@@ -31,6 +31,7 @@ mod claim;
 mod deliveries;
 mod settle;
 mod wake;
+mod window;
 mod admin;
 #[cfg(feature = "testing")]
 mod testing;

@@ -1,5 +1,7 @@
 //! Reading the log: marks taken and stored, windows opened, pages read. Writes nothing but marks.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use sqlx::Row;
@@ -12,19 +14,23 @@ use crate::subscription::Filter;
 use super::ahead::Ahead;
 use super::declare::{filter_of, listed};
 use super::mark::{Mark, Range, Snapshot};
+use super::window::NEAR;
 use super::{PgStore, duration_of, event_of};
 
 /// A page carries at most this many bytes of payload, however many events were asked for.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Claims of this many batches may be undone by a crash of the server: as many as a worker has in flight.
-const MOST_UNFLUSHED: usize = 3;
+pub(super) const MOST_UNFLUSHED: usize = 3;
+
+/// What keeps a window from being claimed in one statement does not go away sooner, as a rule.
+const LONGER_WAY: Duration = Duration::from_secs(2);
 
 /// How much a page may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Most {
-    events: i64,
-    bytes: usize,
+    pub(super) events: i64,
+    pub(super) bytes: usize,
 }
 
 impl Most {
@@ -62,9 +68,24 @@ pub(crate) struct PgCursor {
     pub(super) late_exhausted: bool,
     /// The next page of the open window, being read.
     pub(super) ahead: Option<Ahead>,
+    /// When it last turned out that a window cannot be claimed in one statement.
+    longer_way_since: Option<std::time::Instant>,
 }
 
 impl PgCursor {
+    /// Windows are not to be claimed in one statement for a while.
+    pub(super) fn longer_way(&mut self) {
+        self.longer_way_since = Some(std::time::Instant::now());
+    }
+
+    pub(super) fn takes_longer_way(&self) -> bool {
+        self.longer_way_since.is_some_and(|since| since.elapsed() < LONGER_WAY)
+    }
+
+    pub(crate) fn has_open_window(&self) -> bool {
+        self.hi.is_some()
+    }
+
     /// Whether the next claim must wait for the disk before anything is sent. It must if it could read what a crash of
     /// the server still undoes: a producer may commit without waiting. And now and then anyway: what a crash undoes of
     /// claims and settlements is delivered again, and that must stay within a batch.
@@ -150,6 +171,7 @@ impl PgStore {
             unflushed: 0,
             late_exhausted: false,
             ahead: None,
+            longer_way_since: None,
         })
     }
 
@@ -167,7 +189,7 @@ impl PgStore {
         let (late_after, late_upto) =
             if range.has_late() { (range.late_after, range.late_upto) } else { (0, 0) };
         // The end of the log is not known before this statement; far branches are rare and asked for afterwards.
-        let near_upto = late_upto.min(late_after.saturating_add(4_000));
+        let near_upto = late_upto.min(late_after.saturating_add(NEAR));
         let row = bind_wanted(sqlx::query(self.sql.look.clone()), 0, &cursor.filter, lane)
             .bind(range.after)
             .bind(range.from_xid.to_string())
@@ -356,7 +378,7 @@ pub(super) fn bind_wanted<'q>(
         .bind(lane.of)
 }
 
-fn texts(xids: &[u64]) -> Vec<String> {
+pub(super) fn texts(xids: &[u64]) -> Vec<String> {
     xids.iter().map(u64::to_string).collect()
 }
 
@@ -369,7 +391,7 @@ fn parse_xid(text: &str) -> Result<u64> {
 }
 
 /// A mark as `take_mark()` gives it.
-fn taken_mark(row: &PgRow) -> Result<(Mark, bool)> {
+pub(super) fn taken_mark(row: &PgRow) -> Result<(Mark, bool)> {
     let mark = Mark {
         id: 0,
         snapshot: Snapshot::parse(row.get("snapshot"))?,

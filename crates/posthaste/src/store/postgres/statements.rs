@@ -52,6 +52,7 @@ catalogue! {
     page_plain = "page_plain.sql",
     page = "page.sql",
     page_far = "page_far.sql",
+    claim_window = "claim_window.sql",
     insert_batch_owned = "insert_batch_owned.sql",
     insert_batch_free = "insert_batch_free.sql",
     free_lane = "free_lane.sql",
@@ -163,7 +164,7 @@ catalogue! {
 
 /// Fragments that several statements share, so that they cannot drift apart.
 const COLUMNS: &str = include_str!("sql/fragments/columns.sql");
-const WANTED: &str = include_str!("sql/fragments/wanted.sql");
+pub(super) const WANTED: &str = include_str!("sql/fragments/wanted.sql");
 const MATCHING: &str = include_str!("sql/fragments/matching.sql");
 const CHOSEN: &str = include_str!("sql/fragments/chosen.sql");
 

@@ -12,7 +12,7 @@ use crate::sink::Receiver;
 use crate::store::{BatchRef, Fresh};
 use crate::subscription::ClaimBy;
 
-use super::super::pace::in_pace;
+use super::super::pace::{Turn, in_pace};
 use super::{OPEN_BATCHES, OpenBatch, RECLAIM_EVERY, Reads, Runner};
 
 impl Runner {
@@ -35,6 +35,14 @@ impl Runner {
 
     pub(super) fn running_works(&self) -> usize {
         self.running.values().map(|job| job.works.len()).sum()
+    }
+
+    /// The right to claim, or how long to wait.
+    pub(super) fn may_claim(&self) -> std::result::Result<Turn, Duration> {
+        match self.rest.left() {
+            Some(left) => Err(left),
+            None => self.context.pace.begin(&self.context.reader()),
+        }
     }
 
     /// Claims more work. `false`: there is none now.
@@ -95,16 +103,30 @@ impl Runner {
                 if owner.is_none() {
                     context.leases.hold(batch.token, 1, since, holder.lease);
                 }
+                let left_some = self.left_some(batch.events.len(), reader);
+                self.rest.claimed(since, batch.events.len(), left_some);
+                self.caught_up = (!left_some).then_some(self.rung);
                 self.take_in(batch);
             }
-            Fresh::Deliveries(claims) => self.take_in_deliveries(claims, since),
+            Fresh::Deliveries(claims) => {
+                self.rest.claimed(since, claims.len(), self.left_some(claims.len(), reader));
+                self.take_in_deliveries(claims, since);
+            }
             Fresh::Again => {}
-            Fresh::Nothing => return Ok(false),
+            Fresh::Nothing => {
+                self.rest.found_nothing(since);
+                return Ok(false);
+            }
             Fresh::LaneLost => self.lost = true,
             Fresh::LaneFinished => self.finished = true,
         }
         self.idle.reset();
         Ok(true)
+    }
+
+    /// Whether a claim of so many events may have left some.
+    fn left_some(&self, events: usize, reader: &Reader) -> bool {
+        events >= reader.settings.batch_size as usize || self.cursor.may_have_more()
     }
 
     fn is_open(&self, number: i64) -> bool {

@@ -20,10 +20,12 @@ use crate::store::{BatchRef, Cursor};
 use crate::wake::Idle;
 
 use super::Context;
+use rest::Rest;
 
 mod claiming;
 mod delivering;
 mod recording;
+mod rest;
 mod settling;
 mod stopping;
 
@@ -104,6 +106,10 @@ pub(super) struct Runner {
     settlements: Vec<DeliverySettlement>,
     cursor: Cursor,
     idle: Idle,
+    rest: Rest,
+    /// How often the bell had rung when the last turn began, and when a claim began that left nothing to claim.
+    rung: u64,
+    caught_up: Option<u64>,
     lost: bool,
     finished: bool,
     last_reclaim: Option<Instant>,
@@ -126,6 +132,9 @@ impl Runner {
             settlements: Vec::new(),
             cursor: Cursor::Unknown,
             idle: Idle::new(),
+            rest: Rest::default(),
+            rung: 0,
+            caught_up: None,
             lost: false,
             finished: false,
             last_reclaim: None,
@@ -150,7 +159,7 @@ impl Runner {
                 Ok(()) => backoff = Duration::from_millis(50),
                 Err(error) => {
                     self.context.trouble(&error);
-                    self.cursor = Cursor::Unknown;
+                    (self.cursor, self.caught_up) = (Cursor::Unknown, None);
                     pause(backoff, &stop).await;
                     backoff = (backoff * 2).min(Duration::from_secs(5));
                 }
@@ -161,6 +170,7 @@ impl Runner {
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<()> {
         let rung = self.bell().count();
+        self.rung = rung;
         self.collect();
         let delivered = self.delivered_batch();
         match delivered {
@@ -172,10 +182,14 @@ impl Runner {
             return Ok(());
         }
         if let Some(batch) = delivered {
-            return self.claim_beside(batch, rung, stop).await;
+            match self.rest.left() {
+                Some(left) => self.wait(rung, left, stop).await,
+                None => self.claim_beside(batch, rung, stop).await?,
+            }
+            return Ok(());
         }
         let record = self.record_handled().await?;
-        let wait = match self.has_room().then(|| self.context.pace.begin(&self.context.reader())) {
+        let wait = match self.has_room().then(|| self.may_claim()) {
             Some(Err(pause)) => pause.min(self.close_troubled_batch().await?),
             Some(Ok(turn)) => {
                 let claimed = self.claim().await?;
@@ -192,9 +206,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Claims the next batch while one that was delivered is settled.
+    /// Claims the next batch while one that was delivered is settled; unless nobody has rung since there was nothing to claim.
     async fn claim_beside(&mut self, delivered: BatchRef, rung: u64, stop: &CancellationToken) -> Result<()> {
-        if !self.claim_and_settle(delivered).await? && !self.lost {
+        let claims = self.caught_up != Some(rung);
+        if !self.settle_and_claim(delivered, claims).await? && !self.lost {
             let record = self.record_handled().await?;
             let wait = self.pause_when_idle().await?.min(self.close_troubled_batch().await?);
             self.start();
@@ -215,7 +230,7 @@ impl Runner {
         let hears_bell = self.has_room() && context.pace.wait(&context.reader()).is_none();
         tokio::select! {
             Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done),
-            () = bell.wait_past(rung), if hears_bell => {}
+            () = self.rest.then_rung(&bell, rung), if hears_bell => {}
             () = context.slots.freed(), if self.queues.startable() > 0 => {}
             () = tokio::time::sleep(wait) => {}
             () = stop.cancelled() => {}

@@ -173,14 +173,16 @@ impl Runner {
         (self.has_room_for(self.open.len() - 1) && !more_to_settle && !limited).then_some(oldest.batch)
     }
 
-    pub(super) async fn claim_and_settle(&mut self, delivered: BatchRef) -> Result<bool> {
+    /// Settles a batch that was delivered, and claims another one beside it if asked to. `false`: there is none now.
+    pub(super) async fn settle_and_claim(&mut self, delivered: BatchRef, claims: bool) -> Result<bool> {
         let context = self.context.clone();
         let (reader, holder) = (context.reader(), context.holder());
         // Here it holds up nobody to wait for the disk: then claims need not.
         let unflushed = self.cursor.unflushed();
         let flush = unflushed >= reader.settings.batch_size as usize;
         let settle = context.store.settle_delivered(&reader, delivered, &holder, flush);
-        let (settled, claimed) = tokio::join!(settle, self.claim());
+        let claim = async { if claims { self.claim().await } else { Ok(false) } };
+        let (settled, claimed) = tokio::join!(settle, claim);
         let held = settled?;
         if flush && held {
             self.cursor.note_flushed(unflushed);

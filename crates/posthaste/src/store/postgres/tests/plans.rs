@@ -86,6 +86,16 @@ impl Bench {
             format!("progress({id}, 1, 0)"),
             format!("look({wanted}, {middle}, '0', 0, 0, '{{}}', 999999999)"),
             format!("look({wanted}, {last}, '{xid}', {}, {last}, '{{{xid}}}', 999999999)", last - 1000),
+            format!(
+                "claim_window({wanted}, {middle}, '0', '{{}}', 999999999, 999999999, 500, 16000000, 1, '{token}', \
+                 1000000, 1, 1, null, 'w', 0, 1000, '{{}}')"
+            ),
+            format!(
+                "claim_window({wanted}, {}, '{xid}', '{{{xid}}}', 999999999, {}, 500, 16000000, 1, '{token}', 1000000, \
+                 1, 1, null, 'w', 0, 1000, '{{1, 1}}')",
+                last - 1000,
+                last + 3000
+            ),
             format!("page_plain({wanted}, {middle}, {last}, '0', '{snapshot}', 500)"),
             format!("page({wanted}, {middle}, {last}, '0', '{snapshot}', 0, 0, '{{}}', false, 500)"),
             format!(
