@@ -30,13 +30,18 @@ const RUST_PEERS: [&str; 3] = ["obix", "graphile_worker", "outbox-postgres"];
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let workspace = workspace_root()?;
     let args = &with_docs(args, &workspace);
-    let built = build(&workspace)?;
+    let (listing, quick) = (measures_nothing(args), has(args, "--quick"));
+    if !listing {
+        prepare::prepare()?;
+    }
+    // The brokers are a matter of time only, and their clients take minutes to build.
+    let wanted = !has(args, "--only") || args.iter().any(|arg| arg.to_string_lossy().ends_with("brokers"));
+    let built = build(&workspace, wanted && !listing && !quick)?;
     let program = built.join("posthaste-bench");
-    if measures_nothing(args) {
+    if listing {
         let ended = Command::new(program).args(args).status();
         return ended.map(code_of).map_err(|error| format!("the bench does not run: {error}"));
     }
-    prepare::prepare()?;
     let folder = postgres::distribution()?;
     let account = Account::for_servers()?;
     let programs = Programs::probe(&folder, account)?;
@@ -45,7 +50,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let mut command = guard::command(program, Ending::Terminate, None, None);
     command.arg("--postgres").arg(server.url()).arg("--relay").arg(built.join("posthaste"));
     // Counts need nobody to compare with.
-    if !args.iter().any(|arg| arg == "--quick") {
+    if !quick {
         let target = target(&workspace).join("peers");
         command.arg("--rust-peers").arg(rust_peers(&workspace, &target)?);
         match node_peers(&workspace, &target) {
@@ -66,8 +71,12 @@ fn with_docs(args: &[OsString], workspace: &Path) -> Vec<OsString> {
 
 /// Whether no server is needed: for a list, for pages from a file, and for what the program refuses at once.
 fn measures_nothing(args: &[OsString]) -> bool {
-    let has = |flag: &str| args.iter().any(|arg| arg.to_string_lossy().split('=').next() == Some(flag));
+    let has = |flag| has(args, flag);
     has("--list") || has("--from") || has("--docs") && (has("--only") || has("--quick"))
+}
+
+fn has(args: &[OsString], flag: &str) -> bool {
+    args.iter().any(|arg| arg.to_string_lossy().split('=').next() == Some(flag))
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {
@@ -85,13 +94,24 @@ fn cargo(workspace: &Path) -> Command {
     command
 }
 
-fn build(workspace: &Path) -> Result<PathBuf> {
-    let mut command = cargo(workspace);
-    command.args(["build", "--release", "-p", "posthaste-bench", "-p", "posthaste-cli"]);
-    match Guarded::start(command)?.wait()?.success() {
-        true => Ok(target(workspace).join("release")),
-        false => Err("the bench does not build; cargo's messages are above".to_owned()),
+/// The relay is built apart from the clients of the brokers, or it would get them as well and not be the one that people run.
+fn build(workspace: &Path, brokers: bool) -> Result<PathBuf> {
+    let mut parts: Vec<&[&str]> = vec![&["-p", "posthaste-cli"]];
+    match brokers {
+        false => parts.push(&["-p", "posthaste-bench"]),
+        true => {
+            parts.push(&["-p", "posthaste-bench", "--features", "brokers"]);
+            parts.push(&["-p", "posthaste-sinks", "--features", "kafka", "--example", "kafka_mock"]);
+        }
     }
+    for part in parts {
+        let mut command = cargo(workspace);
+        command.args(["build", "--release"]).args(part);
+        if !Guarded::start(command)?.wait()?.success() {
+            return Err("the bench does not build; cargo's messages are above".to_owned());
+        }
+    }
+    Ok(target(workspace).join("release"))
 }
 
 /// It exists only as a package for the machine's own PostgreSQL. Without it the others are measured.

@@ -66,12 +66,20 @@ struct Options {
     from: Option<PathBuf>,
 }
 
+/// As the relay has it. The peers have it too, here and in programs of their own; those for Node have Node's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let ended = match arguments.split_first() {
         Some((first, rest)) if first == worker::COMMAND => {
             worker::main(rest).await.map(|()| ExitCode::SUCCESS)
+        }
+        #[cfg(feature = "brokers")]
+        Some((first, _)) if first == rows::brokers::receiver::COMMAND => {
+            rows::brokers::receiver::main().await.map(|()| ExitCode::SUCCESS)
         }
         _ => run(Options::parse()).await,
     };

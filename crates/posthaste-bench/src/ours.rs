@@ -52,15 +52,40 @@ pub(crate) fn subscription(name: &str, claim_by: ClaimBy) -> Result<Subscription
 /// Events per claim, for us and for the paging SELECT.
 pub(crate) const BATCH: u32 = 500;
 
+/// How often somebody looks whether all is done. Not more often: each look wakes a thread that the worker could use.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Whoever delivers nothing for so long does not come to an end.
+const STANDSTILL: Duration = Duration::from_secs(60);
+
 /// How long one worker needs for everything that waits, until it is settled.
 pub(crate) async fn drain(posthaste: &Posthaste, subscription: Subscription, count: u64) -> Result<Duration> {
+    drain_to(posthaste, subscription, Nothing, count).await
+}
+
+/// The same to this sink.
+pub(crate) async fn drain_to(
+    posthaste: &Posthaste,
+    subscription: Subscription,
+    sink: impl Sink,
+    count: u64,
+) -> Result<Duration> {
     let start = Instant::now();
-    let worker = posthaste.sink(subscription, Nothing).start().await?;
+    let worker = posthaste.sink(subscription, sink).start().await?;
     let counters = Arc::clone(worker.counters());
-    while counters.delivered() < count {
-        tokio::time::sleep(Duration::from_micros(500)).await;
+    let (mut delivered, mut moved) = (0, Instant::now());
+    while delivered < count && moved.elapsed() < STANDSTILL {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if counters.delivered() > delivered {
+            (delivered, moved) = (counters.delivered(), Instant::now());
+        }
     }
     // The last batch is settled by the stop.
     worker.stop().await;
-    Ok(start.elapsed())
+    match delivered < count {
+        true => {
+            Err(format!("{delivered} of {count} events were delivered, then none for {STANDSTILL:?}").into())
+        }
+        false => Ok(start.elapsed()),
+    }
 }

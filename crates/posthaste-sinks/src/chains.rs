@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::stream::{self, Stream, StreamExt};
+use futures::stream::{FuturesUnordered, StreamExt};
 use posthaste::{Outcome, Page};
 use tokio::time::Instant;
 
@@ -26,12 +26,31 @@ pub(crate) async fn deliver<F, Fut>(
     F: Fn(usize) -> Fut + Sync,
     Fut: Future<Output = Outcome> + Send,
 {
-    let chains = chains(page, in_key_order);
-    let away = AtomicBool::new(false);
-    let runs = chains.into_iter().map(|chain| Box::pin(run(chain, &send, &away, last_start)));
-    let mut marks = stream::iter(runs).flatten_unordered(in_flight.max(1));
-    while let Some((index, outcome)) = marks.next().await {
-        page.mark(index, outcome);
+    let mut chains = chains(page, in_key_order).into_iter().map(Vec::into_iter);
+    let (mut sending, mut unsent, away) = (FuturesUnordered::new(), None, &AtomicBool::new(false));
+    loop {
+        while sending.len() < in_flight.max(1) {
+            // A chain that has begun goes on before another one begins.
+            let Some(mut chain) = unsent.take().or_else(|| chains.next()) else { break };
+            let Some(index) = chain.next() else { continue };
+            if Instant::now() >= last_start && !away.load(Ordering::Relaxed) {
+                page.mark(index, too_late());
+                continue;
+            }
+            let send = &send;
+            // Asked when it is its turn, not when it is put in line: many may be in line when the first finds nobody.
+            sending.push(async move {
+                if away.load(Ordering::Relaxed) {
+                    return (chain, index, None);
+                }
+                let outcome = send(index).await;
+                away.fetch_or(matches!(outcome, Outcome::Unavailable { .. }), Ordering::Relaxed);
+                (chain, index, Some(outcome))
+            });
+        }
+        let Some((chain, index, outcome)) = sending.next().await else { return };
+        unsent = Some(chain).filter(|_| matches!(outcome, None | Some(Outcome::Delivered)));
+        page.mark(index, outcome.unwrap_or_else(|| Outcome::unavailable("not sent: the receiver is away")));
     }
 }
 
@@ -48,34 +67,6 @@ pub(crate) fn chains(page: &Page, in_key_order: bool) -> Vec<Vec<usize>> {
         }
     }
     chains
-}
-
-/// The fates of one chain, one after the other.
-fn run<F, Fut>(
-    chain: Vec<usize>,
-    send: &F,
-    away: &AtomicBool,
-    last_start: Instant,
-) -> impl Stream<Item = (usize, Outcome)> + Send
-where
-    F: Fn(usize) -> Fut + Sync,
-    Fut: Future<Output = Outcome> + Send,
-{
-    stream::unfold(chain.into_iter(), move |mut rest| async move {
-        let index = rest.next()?;
-        if away.load(Ordering::Relaxed) {
-            return Some(((index, Outcome::unavailable("not sent: the receiver is away")), rest));
-        }
-        if Instant::now() >= last_start {
-            return Some(((index, too_late()), Vec::new().into_iter()));
-        }
-        let outcome = send(index).await;
-        if matches!(outcome, Outcome::Unavailable { .. }) {
-            away.store(true, Ordering::Relaxed);
-        }
-        let rest = if outcome == Outcome::Delivered { rest } else { Vec::new().into_iter() };
-        Some(((index, outcome), rest))
-    })
 }
 
 #[cfg(test)]
@@ -127,6 +118,9 @@ mod tests {
         assert!(order.len() <= 2, "two in flight at most: {order:?}");
         assert!(matches!(page.outcome(3), Some(Outcome::Unavailable { .. })));
         assert_eq!(page.outcome(4), None);
+        let (order, page) = sent(&["a", "b", "a"], Some((1, Outcome::unavailable("gone")))).await;
+        assert_eq!(order, [0, 1], "what was in line when that was found is not sent either");
+        assert!(matches!(page.outcome(2), Some(Outcome::Unavailable { .. })));
     }
 
     #[tokio::test(start_paused = true)]

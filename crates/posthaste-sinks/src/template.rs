@@ -1,5 +1,7 @@
 //! Texts with places to fill in from the event: topics, subjects, routing keys, addresses.
 
+use std::borrow::Cow;
+
 use posthaste::Event;
 
 /// A parsed template such as `shop.{topic}`. Places are `{namespace}`, `{topic}`, `{event_type}`, `{key}`,
@@ -81,20 +83,20 @@ impl Template {
 
     /// Fills in; the error names what the event lacks.
     pub fn render(&self, event: &Event) -> Result<String, String> {
-        self.render_with(event, |value| value)
+        self.render_with(event, |value| value.into())
     }
 
     /// Fills in values that are written another way here, such as in the path of a URL.
     pub(crate) fn render_with(
         &self,
         event: &Event,
-        write: impl Fn(String) -> String,
+        write: impl for<'v> Fn(&'v str) -> Cow<'v, str>,
     ) -> Result<String, String> {
         let mut text = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Place(place) => text.push_str(&write(place.value(event)?)),
+                Part::Place(place) => text.push_str(&write(&place.value(event)?)),
             }
         }
         Ok(text)
@@ -113,16 +115,16 @@ impl Place {
         })
     }
 
-    fn value(&self, event: &Event) -> Result<String, String> {
+    fn value<'e>(&self, event: &'e Event) -> Result<Cow<'e, str>, String> {
         let value = match self {
-            Self::Namespace => Some(event.namespace.clone()),
-            Self::Topic => Some(event.topic.clone()),
-            Self::EventType => event.event_type.clone(),
-            Self::Key => event.key.clone(),
-            Self::AggregateType => event.aggregate_type.clone(),
-            Self::AggregateId => event.aggregate_id.clone(),
-            Self::TenantId => event.tenant_id.map(|tenant| tenant.to_string()),
-            Self::Header(name) => event.headers.get(name).map(str::to_owned),
+            Self::Namespace => Some(Cow::from(&event.namespace)),
+            Self::Topic => Some(Cow::from(&event.topic)),
+            Self::EventType => event.event_type.as_ref().map(Cow::from),
+            Self::Key => event.key.as_ref().map(Cow::from),
+            Self::AggregateType => event.aggregate_type.as_ref().map(Cow::from),
+            Self::AggregateId => event.aggregate_id.as_ref().map(Cow::from),
+            Self::TenantId => event.tenant_id.map(|tenant| tenant.to_string().into()),
+            Self::Header(name) => event.headers.get(name).map(Cow::from),
         };
         value.ok_or_else(|| format!("the address needs {}, and the event has none", self.words()))
     }

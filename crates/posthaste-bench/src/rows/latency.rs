@@ -52,7 +52,7 @@ pub(crate) async fn latency(bench: &Bench) -> Result<Vec<Figure>> {
     let (pool, posthaste) = ours::create(&bench.cluster, "latency").await?;
     for round in 1..=bench.rounds {
         eprintln!("  latency round {round} of {}", bench.rounds);
-        let apart = apart(bench, &pool, &posthaste, seconds).await?;
+        let apart = apart(bench, &pool, &posthaste, seconds, round).await?;
         latency.add("posthaste, two processes", Role::Ours, &apart);
         let together = together(&pool, &posthaste, seconds, round).await?;
         latency.add("posthaste, one process", Role::Ours, &together);
@@ -78,8 +78,15 @@ pub(crate) async fn latency(bench: &Bench) -> Result<Vec<Figure>> {
 }
 
 /// The worker in a process of its own.
-async fn apart(bench: &Bench, pool: &PgPool, posthaste: &Posthaste, seconds: u64) -> Result<Vec<f64>> {
-    let worker = Following::start(&bench.cluster, "latency", "apart", "orders").await?;
+async fn apart(
+    bench: &Bench,
+    pool: &PgPool,
+    posthaste: &Posthaste,
+    seconds: u64,
+    round: usize,
+) -> Result<Vec<f64>> {
+    // Each round has a new subscription: an older one would first deliver what came in between.
+    let worker = Following::start(&bench.cluster, "latency", &format!("apart-{round}"), "orders").await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let committed = produce(pool, posthaste, seconds).await?;
     millis(&committed, &worker.end().await?.arrivals)

@@ -9,6 +9,7 @@ mod together;
 mod latency;
 mod sqlite;
 mod idle;
+pub(crate) mod brokers;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -55,6 +56,11 @@ pub(crate) const ROWS: &[Row] = &[
         run: |b| Box::pin(latency::latency(b)),
     },
     Row { name: "sqlite", about: "the embedded default", run: |b| Box::pin(sqlite::sqlite(b)) },
+    Row {
+        name: "brokers",
+        about: "what is left of a broker's client",
+        run: |b| Box::pin(brokers::brokers(b)),
+    },
     Row { name: "idle", about: "a relay with nothing to do", run: |b| Box::pin(idle::idle(b)) },
     Row {
         name: "backlog",

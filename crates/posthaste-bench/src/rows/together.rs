@@ -1,5 +1,7 @@
 //! Producers and a worker at once: what a worker that keeps up costs the producers.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::bench::Bench;
 use crate::measure::{Better, Contender, Figure, Result, Role};
 use crate::ours;
@@ -18,11 +20,13 @@ pub(crate) async fn together(bench: &Bench) -> Result<Vec<Figure>> {
         Some("without a worker"),
         0.9,
     );
-    let (pool, posthaste, cluster) = (&pool, &posthaste, &bench.cluster);
+    let (pool, posthaste, cluster, turn) = (&pool, &posthaste, &bench.cluster, &AtomicU32::new(0));
     let contenders = vec![
         Contender::new("without a worker", Role::Limit, move || produce(pool, posthaste, PRODUCERS, seconds)),
         Contender::new("with a worker", Role::Ours, move || async move {
-            let worker = Following::start(cluster, "together", "follows", "orders").await?;
+            // A new one each time: it begins with what is enqueued now.
+            let name = format!("follows-{}", turn.fetch_add(1, Ordering::Relaxed));
+            let worker = Following::start(cluster, "together", &name, "orders").await?;
             let rate = produce(pool, posthaste, PRODUCERS, seconds).await?;
             let told = worker.end().await?;
             match told.delivered as f64 >= rate * seconds as f64 * 0.99 {

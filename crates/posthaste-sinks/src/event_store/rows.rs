@@ -1,6 +1,5 @@
 //! Events as the columns of a statement.
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use posthaste::{Event, Page};
 use serde_json::Value;
@@ -19,7 +18,7 @@ const STATEMENT_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Row {
     /// The CloudEvent in structured form; otherwise the payload is stored as it is.
-    structured: Option<(String, Bytes)>,
+    structured: Option<(String, Vec<u8>)>,
     headers: String,
     bytes: usize,
 }
@@ -29,7 +28,8 @@ impl Row {
     pub(super) fn of(event: &Event, route: &Route) -> Result<Self, String> {
         let structured = match route.envelope.form() {
             Form::Binary => None,
-            Form::Structured => Some(route.envelope.message(event)?).map(|m| (m.content_type, m.body)),
+            Form::Structured => Some(route.envelope.message(event)?)
+                .map(|message| (message.content_type.into_owned(), message.body.into_owned())),
         };
         let bytes = structured.as_ref().map_or(event.payload.len(), |(_, body)| body.len());
         check_size(bytes)?;

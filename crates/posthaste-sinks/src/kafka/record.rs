@@ -1,11 +1,11 @@
 //! One event as one Kafka record: topic, key, time, headers, body.
 
-use bytes::Bytes;
 use posthaste::Event;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
 use crate::endpoint::Route;
+use crate::envelope::Message;
 
 use super::settings::{KafkaSettings, topic_mistake};
 
@@ -19,33 +19,28 @@ const HEADER_OVERHEAD: usize = 10;
 
 /// A record, ready to be sent as often as need be.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct Record<'e> {
     pub(super) topic: String,
-    key: Option<String>,
+    key: Option<&'e str>,
     millis: i64,
-    headers: Vec<(String, String)>,
-    body: Bytes,
+    message: Message<'e>,
 }
 
-impl Record {
+impl<'e> Record<'e> {
     /// The error says why the event cannot become a record; it is dead then.
-    pub(super) fn of(event: &Event, settings: &KafkaSettings, route: &Route) -> Result<Self, String> {
+    pub(super) fn of(event: &'e Event, settings: &KafkaSettings, route: &Route) -> Result<Self, String> {
         let topic = settings.topic.render(event)?;
         if let Some(mistake) = topic_mistake(&topic) {
             return Err(mistake);
         }
-        let message = route.envelope.message(event)?;
-        let own = message.attributes.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value));
-        let mut headers: Vec<(String, String)> = own.collect();
-        if headers.is_empty() {
+        let mut message = route.envelope.message(event)?;
+        if message.attributes.is_empty() {
             // In the structured form too, so that consumers find the id in one place.
-            headers.push((format!("{PREFIX}id"), event.id.to_string()));
+            message.attributes.push(("id", event.id.to_string().into()));
         }
-        headers.push((CONTENT_TYPE.to_owned(), message.content_type));
-        let free = |name: &str| name != CONTENT_TYPE && !name.starts_with(PREFIX);
-        headers.extend(message.headers.into_iter().filter(|(name, _)| free(name)));
-        let (key, millis) = (event.key.clone(), event.created_at.timestamp_millis());
-        let record = Self { topic, key, millis, headers, body: message.body };
+        message.headers.retain(|(name, _)| *name != CONTENT_TYPE && !name.starts_with(PREFIX));
+        let (key, millis) = (event.key.as_deref(), event.created_at.timestamp_millis());
+        let record = Self { topic, key, millis, message };
         record.check_size(settings.max_message_bytes)?;
         Ok(record)
     }
@@ -56,30 +51,45 @@ impl Record {
             true => Ok(()),
             false => Err(format!(
                 "too large: the record has up to {size} bytes ({} of them payload), and max_message_bytes is {most}",
-                self.body.len()
+                self.message.body.len()
             )),
         }
     }
 
     /// At most this many bytes arrive at the broker, without compression.
     fn size(&self) -> usize {
-        let headers: usize =
-            self.headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_OVERHEAD).sum();
-        OVERHEAD + headers + self.key.as_ref().map_or(0, String::len) + self.body.len()
+        let Message { attributes, content_type, body, headers } = &self.message;
+        let header = |name: usize, value: usize| name + value + HEADER_OVERHEAD;
+        let own = attributes.iter().map(|(name, value)| header(PREFIX.len() + name.len(), value.len()));
+        let producers = headers.iter().map(|(name, value)| header(name.len(), value.len()));
+        let headers = own.chain(producers).sum::<usize>() + header(CONTENT_TYPE.len(), content_type.len());
+        OVERHEAD + headers + self.key.map_or(0, str::len) + body.len()
     }
 
     /// As librdkafka wants it.
     pub(super) fn to_send(&self) -> FutureRecord<'_, str, [u8]> {
-        let with = |headers: OwnedHeaders, (name, value): &(String, String)| {
-            headers.insert(Header { key: name, value: Some(value.as_bytes()) })
-        };
-        let headers = self.headers.iter().fold(OwnedHeaders::new_with_capacity(self.headers.len()), with);
-        let record =
-            FutureRecord::to(&self.topic).payload(&*self.body).timestamp(self.millis).headers(headers);
-        match &self.key {
-            Some(key) => record.key(key.as_str()),
+        let record = FutureRecord::to(&self.topic).payload(&*self.message.body).timestamp(self.millis);
+        let record = record.headers(self.headers());
+        match self.key {
+            Some(key) => record.key(key),
             None => record,
         }
+    }
+
+    /// One name after the other in the same place: librdkafka copies it.
+    fn headers(&self) -> OwnedHeaders {
+        let Message { attributes, content_type, headers: producers, .. } = &self.message;
+        let mut headers = OwnedHeaders::new_with_capacity(attributes.len() + 1 + producers.len());
+        let mut prefixed = String::from(PREFIX);
+        for (name, value) in attributes {
+            prefixed.truncate(PREFIX.len());
+            prefixed.push_str(name);
+            headers = headers.insert(Header { key: &prefixed, value: Some(&**value) });
+        }
+        headers = headers.insert(Header { key: CONTENT_TYPE, value: Some(&**content_type) });
+        producers
+            .iter()
+            .fold(headers, |headers, (name, value)| headers.insert(Header { key: name, value: Some(*value) }))
     }
 }
 
@@ -89,46 +99,56 @@ mod tests {
     use posthaste::NewEvent;
     use posthaste::inbox::{Source, event_id_of};
 
+    use rdkafka::message::Headers;
+
     use super::*;
     use crate::envelope::{Envelope, Form};
     use crate::template::Template;
 
-    fn record(event: NewEvent, envelope: Envelope) -> Result<Record, String> {
+    fn record(event: &Event, envelope: Envelope) -> Result<Record<'_>, String> {
         let settings = KafkaSettings::new(["localhost:9092"]);
-        Record::of(&event.stored(1, DateTime::UNIX_EPOCH), &settings, &Route::new("s").envelope(envelope))
+        Record::of(event, &settings, &Route::new("s").envelope(envelope))
     }
 
-    fn header<'r>(record: &'r Record, name: &str) -> Vec<&'r str> {
-        let named = record.headers.iter().filter(|(header, _)| header == name);
-        named.map(|(_, value)| value.as_str()).collect()
+    fn pairs(headers: &OwnedHeaders) -> Vec<(&str, &str)> {
+        fn text(value: Option<&[u8]>) -> &str {
+            std::str::from_utf8(value.expect("a value")).expect("text")
+        }
+        headers.iter().map(|header| (header.key, text(header.value))).collect()
+    }
+
+    fn header<'h>(headers: &'h OwnedHeaders, name: &str) -> Vec<&'h str> {
+        let named = pairs(headers).into_iter().filter(|(header, _)| *header == name);
+        named.map(|(_, value)| value).collect()
     }
 
     #[test]
     fn reserved_names_win_over_the_producers_headers() {
         let event = NewEvent::bytes("orders", "x").key("k").content_type("text/plain");
         let event = event.header("ce_id", "forged").header("content-type", "forged").header("x-a", "1");
-        let record = record(event, Envelope::default()).expect("a record");
-        assert_eq!((record.topic.as_str(), record.key.as_deref()), ("orders", Some("k")));
+        let event = event.stored(1, DateTime::UNIX_EPOCH);
+        let record = record(&event, Envelope::default()).expect("a record");
+        assert_eq!((record.topic.as_str(), record.key), ("orders", Some("k")));
+        let headers = record.headers();
         assert_eq!(
-            (header(&record, "content-type"), header(&record, "x-a")),
+            (header(&headers, "content-type"), header(&headers, "x-a")),
             (vec!["text/plain"], vec!["1"])
         );
-        assert_eq!(header(&record, "ce_id").len(), 1);
-        assert_ne!(header(&record, "ce_id"), ["forged"]);
+        assert_eq!(header(&headers, "ce_id"), [event.id.to_string()]);
     }
 
     #[test]
     fn the_structured_form_has_its_media_type_and_the_id() {
-        let record =
-            record(NewEvent::bytes("orders", "{}"), Envelope::new(Form::Structured)).expect("a record");
-        assert_eq!(header(&record, "content-type"), ["application/cloudevents+json; charset=UTF-8"]);
-        assert_eq!((header(&record, "ce_id").len(), header(&record, "ce_type").len()), (1, 0));
+        let event = NewEvent::bytes("orders", "{}").stored(1, DateTime::UNIX_EPOCH);
+        let headers = record(&event, Envelope::new(Form::Structured)).expect("a record").headers();
+        assert_eq!(header(&headers, "content-type"), ["application/cloudevents+json; charset=UTF-8"]);
+        assert_eq!((header(&headers, "ce_id").len(), header(&headers, "ce_type").len()), (1, 0));
     }
 
     #[test]
     fn what_cannot_be_a_record_says_why() {
-        let large = record(NewEvent::bytes("orders", vec![0; 1_000_000]), Envelope::default());
-        let sentence = large.expect_err("too large");
+        let large = NewEvent::bytes("orders", vec![0; 1_000_000]).stored(1, DateTime::UNIX_EPOCH);
+        let sentence = record(&large, Envelope::default()).expect_err("too large");
         assert!(
             sentence.contains("1000000 of them payload") && sentence.contains("is 1000000"),
             "{sentence}"
@@ -154,7 +174,7 @@ mod tests {
             let (settings, route) = (KafkaSettings::new(["localhost:9092"]), Route::new("s"));
             let record =
                 Record::of(&event, &settings, &route.envelope(Envelope::new(form))).expect("a record");
-            let id = event_id_of(Source::Kafka, record.headers.iter().map(|(name, value)| (name, value)));
+            let id = event_id_of(Source::Kafka, pairs(&record.headers()));
             assert_eq!(id, Some(event.id.to_string()), "{form:?}");
         }
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste::{Event, Outcome, Page, Sink};
+use posthaste::{Outcome, Page, Sink};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tokio::sync::{Mutex, RwLock};
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::{Instant, timeout_at};
 
 use crate::chains;
@@ -47,6 +47,12 @@ impl fmt::Debug for KafkaSink {
     }
 }
 
+/// Who sends at the moment.
+enum Place<'s> {
+    Shared(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'s, ()>),
+    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'s, ()>),
+}
+
 /// What came of sending a record once.
 enum Sent {
     Accepted,
@@ -79,22 +85,23 @@ impl KafkaSink {
         &self,
         suspects: &Suspects<'_>,
         index: usize,
-        event: &Event,
+        record: &Result<Record<'_>, String>,
         last_start: Instant,
     ) -> Outcome {
         let begun = Instant::now();
-        let record = match Record::of(event, &self.settings, &self.route) {
+        let record = match record {
             Ok(record) => record,
             Err(reason) => return Outcome::dead(reason),
         };
-        match self.send(&record, last_start).await {
+        match self.send(record, last_start).await {
             Ok(()) => {
                 suspects.accepted();
                 Outcome::Delivered
             }
             Err(None) => too_late(),
             Err(Some(code)) if trouble(code) == Trouble::Silence => {
-                suspects.suspect(index, begun, self.after_silence(&record, begun).await)
+                // What is rare is boxed, here and below, or every record of a page would take the room for it.
+                suspects.suspect(index, begun, Box::pin(self.after_silence(record, begun)).await)
             }
             Err(Some(code)) => {
                 let detail = self.client.log.last_trouble().filter(|_| trouble(code) != Trouble::Batch);
@@ -105,7 +112,7 @@ impl KafkaSink {
     }
 
     /// Sends until the result is about this record. What is left otherwise: an error, or none if it was too late.
-    async fn send(&self, record: &Record, last_start: Instant) -> Result<(), Option<Code>> {
+    async fn send(&self, record: &Record<'_>, last_start: Instant) -> Result<(), Option<Code>> {
         let (mut alone, mut topic_asked, mut last) = (false, false, None);
         for _ in 0..SENDINGS {
             let (code, handle) = match self.send_once(record, alone, last_start).await {
@@ -122,14 +129,14 @@ impl KafkaSink {
                 Trouble::Batch | Trouble::Neighbour if !alone => alone = true,
                 Trouble::Topic if !topic_asked => {
                     topic_asked = true;
-                    if !self.topic_is_there(&record.topic).await {
+                    if !Box::pin(self.topic_is_there(&record.topic)).await {
                         // A broker that is just starting knows no topic: then it is away, and the event is not to blame.
-                        let away = self.ask(None).await.is_err();
+                        let away = Box::pin(self.ask(None)).await.is_err();
                         last = last.filter(|_| !away).or(Some(Code::AllBrokersDown));
                         break;
                     }
                 }
-                Trouble::Producer => self.replace(&handle).await,
+                Trouble::Producer => Box::pin(self.replace(&handle)).await,
                 _ => break,
             }
         }
@@ -138,7 +145,7 @@ impl KafkaSink {
 
     /// A time-out does not tell whether the cluster, a partition or this record is the reason. What answers a question
     /// must not be waited for, or one record would stop all others.
-    async fn after_silence(&self, record: &Record, since: Instant) -> Outcome {
+    async fn after_silence(&self, record: &Record<'_>, since: Instant) -> Outcome {
         let silence = format!("kafka topic {}: no answer within {:?}", record.topic, self.settings.timeout);
         match self.answers_since(since).await {
             Ok(()) => Outcome::retry(format!("{silence}, although the cluster is there")),
@@ -158,30 +165,42 @@ impl KafkaSink {
         answer
     }
 
-    async fn send_once(&self, record: &Record, alone: bool, last_start: Instant) -> Sent {
-        let (mut shared, mut exclusive) = (None, None);
-        match alone {
-            true => exclusive = timeout_at(last_start, self.traffic.write()).await.ok(),
-            false => shared = timeout_at(last_start, self.traffic.read()).await.ok(),
-        }
-        if Instant::now() >= last_start || (shared.is_none() && exclusive.is_none()) {
-            return Sent::TooLate;
-        }
+    /// A place in the traffic, if there is one in time. Usually there is one at once.
+    async fn place(&self, alone: bool, last_start: Instant) -> Option<Place<'_>> {
+        let at_once = if alone { None } else { self.traffic.try_read().ok() };
+        let waiting = async {
+            match alone {
+                true => Place::Alone(self.traffic.write().await),
+                false => Place::Shared(self.traffic.read().await),
+            }
+        };
+        let place = match at_once {
+            Some(shared) => Some(Place::Shared(shared)),
+            None => Box::pin(timeout_at(last_start, waiting)).await.ok(),
+        };
+        place.filter(|_| Instant::now() < last_start)
+    }
+
+    async fn send_once(&self, record: &Record<'_>, alone: bool, last_start: Instant) -> Sent {
+        let Some(place) = self.place(alone, last_start).await else { return Sent::TooLate };
         let handle = self.client.current();
-        let sending = handle.producer().send(record.to_send(), Duration::ZERO);
+        let sending = match handle.producer().send_result(record.to_send()) {
+            Ok(sending) => sending,
+            Err((error, _)) => return Sent::Failed(code_of(&error), handle),
+        };
         let result = tokio::time::timeout(self.settings.timeout + PATIENCE, sending).await;
-        drop((shared.take(), exclusive.take()));
-        match result {
+        drop(place);
+        match result.map_or(None, Result::ok) {
             // Without an offset librdkafka only concludes it, from the success of a later request. A broker that knows
             // nothing of this producer yet accepts a later request after refusing an earlier one, so the conclusion can be
             // wrong, and the event lost. Sending again costs at worst a duplicate.
-            Ok(Ok(delivery)) if delivery.offset < 0 => Sent::Supposedly,
-            Ok(Ok(_)) => {
+            Some(Ok(delivery)) if delivery.offset < 0 => Sent::Supposedly,
+            Some(Ok(_)) => {
                 self.client.log.forget();
                 Sent::Accepted
             }
-            Ok(Err((error, _))) => Sent::Failed(code_of(&error), handle),
-            Err(_) => Sent::Failed(Code::MessageTimedOut, handle),
+            Some(Err((error, _))) => Sent::Failed(code_of(&error), handle),
+            None => Sent::Failed(Code::MessageTimedOut, handle),
         }
     }
 
@@ -233,8 +252,11 @@ impl Sink for KafkaSink {
     async fn deliver(&self, page: &mut Page) {
         let (events, suspects) = (page.events().to_vec(), self.suspicion.suspects());
         let last_start = self.route.last_start(page, self.longest());
+        // All before the first is sent: librdkafka makes fewer and larger requests of what comes at once.
+        let record = |event| Record::of(event, &self.settings, &self.route);
+        let records: Vec<_> = events.iter().map(|event| record(event)).collect();
         chains::deliver(page, self.route.in_key_order, events.len(), last_start, |index| {
-            self.deliver_one(&suspects, index, &events[index], last_start)
+            self.deliver_one(&suspects, index, &records[index], last_start)
         })
         .await;
         suspects.judge(page);

@@ -19,6 +19,7 @@ const NOWHERE: &str = "nats://127.0.0.1:0";
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) jetstream: Context,
+    client: Client,
     /// The last complaint of the server, which it does not tie to a message.
     complaint: Arc<Mutex<Option<String>>>,
 }
@@ -39,15 +40,15 @@ impl Connection {
         let client = options.connect(addresses).await.map_err(|error| explain(error.kind(), &error))?;
         let nowhere = client.set_server_pool(NOWHERE).await;
         nowhere.map_err(|_| "the connection was lost at once".to_owned())?;
-        Ok(Self { jetstream: context(client, settings), complaint })
+        Ok(Self { jetstream: context(client.clone(), settings), client, complaint })
     }
 
     pub(super) fn is_alive(&self) -> bool {
         self.client().connection_state() == State::Connected
     }
 
-    pub(super) fn client(&self) -> Client {
-        self.jetstream.client()
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// What the server complained about last, if it did.

@@ -1,5 +1,7 @@
 //! An event as a message: its subject and its headers.
 
+use std::borrow::Cow;
+
 use async_nats::{HeaderMap, HeaderName, header};
 use bytes::Bytes;
 use posthaste::Event;
@@ -52,20 +54,20 @@ pub(super) fn message(
     let mut headers = HeaderMap::new();
     for (name, value) in message.headers.iter().filter(|(name, _)| !is_reserved(name)) {
         let unfit = |_| format!("NATS cannot carry a header with the name `{name}`");
-        headers.insert(name.parse::<HeaderName>().map_err(unfit)?, producers_value(name, value));
+        headers.insert(name.parse::<HeaderName>().map_err(unfit)?, &*producers_value(name, value));
     }
     for (name, value) in &message.attributes {
-        headers.insert(format!("ce-{name}"), percent_encode(value));
+        headers.insert(format!("ce-{name}"), &*percent_encode(value));
     }
     match route.envelope.form() {
-        Form::Binary => headers.insert("ce-datacontenttype", percent_encode(&message.content_type)),
-        Form::Structured => headers.insert("Content-Type", message.content_type),
+        Form::Binary => headers.insert("ce-datacontenttype", &*percent_encode(&message.content_type)),
+        Form::Structured => headers.insert("Content-Type", &*message.content_type),
     }
     headers.insert(header::NATS_MESSAGE_ID, event.id.to_string());
     if let Some(stream) = stream {
         headers.insert(header::NATS_EXPECTED_STREAM, stream);
     }
-    Ok((headers, message.body))
+    Ok((headers, message.body.into_owned().into()))
 }
 
 /// `nats-` headers are commands: one of them empties a stream.
@@ -74,10 +76,10 @@ fn is_reserved(name: &str) -> bool {
 }
 
 /// Encoded like attributes, except trace context: its readers expect it as it is, and baggage has its own encoding.
-fn producers_value(name: &str, value: &str) -> String {
+fn producers_value<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
     let trace = matches!(name, "traceparent" | "tracestate" | "baggage");
     match trace && value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
-        true => value.to_owned(),
+        true => value.into(),
         false => percent_encode(value),
     }
 }

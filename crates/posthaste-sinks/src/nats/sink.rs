@@ -82,6 +82,11 @@ impl NatsSink {
         opened.map_err(|sentence| format!("{}: {sentence}", self.describe()))
     }
 
+    /// The connection, if it is there and lives and nobody is about to replace it.
+    fn at_hand(&self) -> Option<Arc<Connection>> {
+        self.connection.try_lock().ok()?.as_ref().filter(|connection| connection.is_alive()).cloned()
+    }
+
     /// Throws a connection away that does not answer any more.
     async fn forget(&self, connection: &Arc<Connection>) {
         let mut place = self.connection.lock().await;
@@ -102,10 +107,14 @@ impl NatsSink {
         };
         let Some(turn) = self.turn(last_start).await else { return too_late() };
         // The one that works now: what was silent about an earlier event of the page is forgotten.
-        let connection = match timeout_at(last_start, self.connection()).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(sentence)) => return Outcome::unavailable(sentence),
-            Err(_) => return too_late(),
+        let connection = match self.at_hand() {
+            Some(connection) => connection,
+            // What is rare is boxed, here and below, or every event of a page would take the room for it.
+            None => match Box::pin(timeout_at(last_start, self.connection())).await {
+                Ok(Ok(connection)) => connection,
+                Ok(Err(sentence)) => return Outcome::unavailable(sentence),
+                Err(_) => return too_late(),
+            },
         };
         let sent = Instant::now();
         let answer = self.publish(&connection, &subject, headers, body).await;
@@ -115,7 +124,7 @@ impl NatsSink {
                 suspects.accepted();
                 self.delivered(event, *attempt, &ack)
             }
-            Err(error) => match self.failed(&connection, event, &subject, &error).await {
+            Err(error) => match Box::pin(self.failed(&connection, event, &subject, &error)).await {
                 Failure::Refused(reason) if is_silence(&error) => {
                     suspects.suspect(*index, sent, Outcome::retry(reason))
                 }
@@ -126,7 +135,10 @@ impl NatsSink {
 
     /// Pages that are delivered at once wait here for each other, which is no silence of the server.
     async fn turn(&self, last_start: Instant) -> Option<SemaphorePermit<'_>> {
-        timeout_at(last_start, self.in_flight.acquire()).await.ok()?.ok()
+        match self.in_flight.try_acquire() {
+            Ok(turn) => Some(turn),
+            Err(_) => timeout_at(last_start, self.in_flight.acquire()).await.ok()?.ok(),
+        }
     }
 
     /// Sends and waits for the acknowledgement, both within the timeout.

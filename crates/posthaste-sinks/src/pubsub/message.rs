@@ -25,20 +25,21 @@ pub(super) fn message(event: &Event, route: &Route) -> Result<Message, String> {
     for (name, value) in made.headers {
         if name == "traceparent" {
             // What Google's client libraries look for.
-            attributes.insert("googclient_traceparent".to_owned(), value.clone());
+            attributes.insert("googclient_traceparent".to_owned(), value.to_owned());
         }
-        if !is_ours(&name) {
-            attributes.insert(name, value);
+        if !is_ours(name) {
+            attributes.insert(name.to_owned(), value.to_owned());
         }
     }
-    let prefixed = made.attributes.into_iter().map(|(name, value)| (format!("ce-{name}"), value));
+    let prefixed =
+        made.attributes.into_iter().map(|(name, value)| (format!("ce-{name}"), value.into_owned()));
     attributes.extend(prefixed);
     attributes.extend(own(event));
-    attributes.insert("content-type".to_owned(), made.content_type);
+    attributes.insert("content-type".to_owned(), made.content_type.into_owned());
     attributes.retain(|name, value| value.len() <= LONGEST_VALUE || !tells_of_the_way(name));
     let key = event.key.as_ref().filter(|_| route.in_key_order).cloned().unwrap_or_default();
     check(made.body.len(), &attributes, &key)?;
-    Ok(Message::new().set_data(made.body).set_attributes(attributes).set_ordering_key(key))
+    Ok(Message::new().set_data(made.body.into_owned()).set_attributes(attributes).set_ordering_key(key))
 }
 
 fn tells_of_the_way(name: &str) -> bool {

@@ -42,7 +42,7 @@ impl Outgoing {
             routing_key: short("the routing key", settings.routing_key.render(event)?)?,
             properties: properties(event, &message, headers)?,
             properties_size: table + OTHER_PROPERTIES,
-            body: message.body,
+            body: message.body.into_owned().into(),
         })
     }
 
@@ -59,7 +59,7 @@ impl Outgoing {
 
 fn properties(
     event: &Event,
-    message: &Message,
+    message: &Message<'_>,
     headers: Vec<(ShortString, String)>,
 ) -> Result<BasicProperties, String> {
     let event_type = event.event_type.as_ref().unwrap_or(&event.topic);
@@ -71,18 +71,19 @@ fn properties(
         .with_delivery_mode(PERSISTENT)
         .with_message_id(short("the id", event.id.to_string())?)
         .with_type(short("the event type", event_type.clone())?)
-        .with_content_type(short("the content type", message.content_type.clone())?)
+        .with_content_type(short("the content type", message.content_type.to_string())?)
         .with_timestamp(u64::try_from(event.created_at.timestamp()).unwrap_or(0))
         .with_app_id("posthaste".into())
         .with_headers(table))
 }
 
 /// Attributes first; a producer's header that looks like one is left out.
-fn headers(message: &Message) -> Result<Vec<(ShortString, String)>, String> {
+fn headers(message: &Message<'_>) -> Result<Vec<(ShortString, String)>, String> {
     let attributes =
-        message.attributes.iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.clone()));
+        message.attributes.iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.to_string()));
     let reserved = |name: &str| name.to_ascii_lowercase().starts_with("cloudevents");
-    let own = message.headers.iter().filter(|(name, _)| !reserved(name)).cloned();
+    let own = message.headers.iter().filter(|(name, _)| !reserved(name));
+    let own = own.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     attributes.chain(own).map(|(name, value)| Ok((short("the header's name", name)?, value))).collect()
 }
 

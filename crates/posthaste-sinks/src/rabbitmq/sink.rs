@@ -66,6 +66,11 @@ impl RabbitmqSink {
         Ok(current.insert(Arc::new(link)).clone())
     }
 
+    /// The link, if it is there and works and nobody is about to replace it.
+    fn at_hand(&self) -> Option<Arc<Link>> {
+        self.link.try_lock().ok()?.as_ref().filter(|link| link.is_open()).cloned()
+    }
+
     /// A link that did not answer in time is not asked again.
     async fn forget(&self, link: &Arc<Link>) {
         let mut current = self.link.lock().await;
@@ -76,11 +81,16 @@ impl RabbitmqSink {
 
     /// Over the link that works now: one that was silent about an earlier event of the page is forgotten.
     async fn send(&self, event: &Event, last_start: Instant) -> Sent {
-        match timeout_at(last_start, self.link()).await {
-            Ok(Ok(link)) => self.send_over(&link, event, last_start).await,
-            Ok(Err(reason)) => Sent::Known(Outcome::unavailable(reason)),
-            Err(_) => Sent::Known(too_late()),
-        }
+        let link = match self.at_hand() {
+            Some(link) => link,
+            // What is rare is boxed, here and below, or every event of a page would take the room for it.
+            None => match Box::pin(timeout_at(last_start, self.link())).await {
+                Ok(Ok(link)) => link,
+                Ok(Err(reason)) => return Sent::Known(Outcome::unavailable(reason)),
+                Err(_) => return Sent::Known(too_late()),
+            },
+        };
+        self.send_over(&link, event, last_start).await
     }
 
     async fn send_over(&self, link: &Arc<Link>, event: &Event, last_start: Instant) -> Sent {
@@ -106,7 +116,7 @@ impl RabbitmqSink {
             done = publishing => match done {
                 Ok(Ok(confirmation)) => Sent::Known(errors::of_confirmation(&confirmation, address)),
                 Ok(Err(error)) => Sent::Known(errors::of_error(&error, address)),
-                Err(_) => Sent::Silence(sent, self.after_silence(link).await),
+                Err(_) => Sent::Silence(sent, Box::pin(self.after_silence(link)).await),
             },
             reason = link.until_blocked() => Sent::Known(Outcome::unavailable(blocked(&reason))),
         }

@@ -44,12 +44,12 @@ impl Entry {
             self.add("key", key.as_str());
         }
         for (name, value) in &message.attributes {
-            self.add(&format!("ce_{name}"), value.as_str());
+            self.add(&format!("ce_{name}"), &**value);
         }
         for (name, value) in &message.headers {
-            self.add(&format!("h_{name}"), value.as_str());
+            self.add(&format!("h_{name}"), *value);
         }
-        self.add("content-type", message.content_type);
+        self.add("content-type", &*message.content_type);
         self.add("data", message.body);
         Ok(())
     }

@@ -87,7 +87,7 @@ fn fifo(event: &Event) -> Fifo {
     Fifo { group: event.key.as_deref().map_or_else(|| id.clone(), text::group), dedupe_id: id }
 }
 
-fn body(message: &Message, coded: bool) -> Result<String, String> {
+fn body(message: &Message<'_>, coded: bool) -> Result<String, String> {
     if message.body.is_empty() {
         return Err("the payload is empty, and SQS takes no empty message".to_owned());
     }
@@ -100,13 +100,14 @@ fn body(message: &Message, coded: bool) -> Result<String, String> {
 }
 
 /// Everything there is to say, most important first.
-fn attributes(message: &Message, coded: bool) -> Vec<(String, String)> {
-    let own = message.attributes.iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.clone()));
+fn attributes(message: &Message<'_>, coded: bool) -> Vec<(String, String)> {
+    let own = message.attributes.iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.to_string()));
     let reserved =
         |name: &str| name.starts_with(PREFIX) || [CONTENT_TYPE, TRANSFER_ENCODING, MORE].contains(&name);
-    let mut all = vec![(CONTENT_TYPE.to_owned(), message.content_type.clone())];
+    let mut all = vec![(CONTENT_TYPE.to_owned(), message.content_type.to_string())];
     all.extend(coded.then(|| (TRANSFER_ENCODING.to_owned(), "base64".to_owned())));
-    all.extend(message.headers.iter().filter(|(name, _)| !reserved(name)).cloned());
+    let free = message.headers.iter().filter(|(name, _)| !reserved(name));
+    all.extend(free.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     all.extend(own);
     all.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
     all

@@ -1,5 +1,7 @@
 //! What travels: an event as an HTTP request.
 
+use std::borrow::Cow;
+
 use chrono::Utc;
 use posthaste::Event;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -27,7 +29,7 @@ pub(super) fn request(
     sign(&mut headers, &settings.keys, &event.id.to_string(), &message.body)?;
     let mut request = Request::new(Method::POST, settings.target.url(event)?);
     *request.headers_mut() = headers;
-    *request.body_mut() = Some(message.body.into());
+    *request.body_mut() = Some(message.body.into_owned().into());
     Ok(request)
 }
 
@@ -50,7 +52,7 @@ fn sign(headers: &mut HeaderMap, keys: &[SigningKey], id: &str, body: &[u8]) -> 
     Ok(())
 }
 
-fn producers(from: &[(String, String)]) -> Result<HeaderMap, String> {
+fn producers(from: &[(&str, &str)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(from.len() + 20);
     for (name, value) in from {
         if is_for_producers(name) {
@@ -61,9 +63,9 @@ fn producers(from: &[(String, String)]) -> Result<HeaderMap, String> {
 }
 
 /// As it is if HTTP can carry it; otherwise percent-encoded as a whole, the way CloudEvents attributes are.
-fn carried(value: &str) -> String {
+fn carried(value: &str) -> Cow<'_, str> {
     let plain = value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && value.trim() == value;
-    if plain { value.to_owned() } else { percent_encode(value) }
+    if plain { value.into() } else { percent_encode(value) }
 }
 
 fn header_name(name: &str) -> Result<HeaderName, String> {
@@ -89,12 +91,10 @@ mod tests {
 
     #[test]
     fn producers_headers_travel_unless_they_speak_for_others() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let mut sent =
-            vec![pair("traceparent", "00-ab-cd-01"), pair("baggage", "a=b%20c, d=e"), pair("x", "ä b")];
+        let mut sent = vec![("traceparent", "00-ab-cd-01"), ("baggage", "a=b%20c, d=e"), ("x", "ä b")];
         let forged =
             "host authorization cookie content-length transfer-encoding webhook-id webhook-x ce-id ce-x";
-        sent.extend(forged.split(' ').map(|name| pair(name, "forged")));
+        sent.extend(forged.split(' ').map(|name| (name, "forged")));
         let headers = producers(&sent).expect("headers");
         assert_eq!(headers.len(), 3, "{headers:?}");
         assert_eq!(headers["traceparent"], "00-ab-cd-01");

@@ -95,7 +95,7 @@ impl Target {
 
     /// Where this event goes; the error says what the event lacks.
     pub(super) fn url(&self, event: &Event) -> Result<Url, String> {
-        let path = self.path.render_with(event, |value| in_path(&value))?;
+        let path = self.path.render_with(event, |value| in_path(value).into())?;
         if has_dots(&path) {
             return Err(format!("the address would have `.` or `..` as part of its path: {path}"));
         }

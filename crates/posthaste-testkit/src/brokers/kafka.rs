@@ -58,16 +58,14 @@ impl Drop for KafkaMock {
     }
 }
 
-/// Cargo builds examples next to the folder of the tests.
+/// Cargo builds examples into a folder beside the programs, one above that of the tests.
 fn program() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let program =
-        this.ancestors().nth(2).map(|folder| folder.join("examples/kafka_mock")).unwrap_or_default();
-    match program.is_file() {
-        true => Ok(program),
-        false => Err(format!(
+    let places = this.ancestors().skip(1).take(2).map(|folder| folder.join("examples/kafka_mock"));
+    places.clone().find(|program| program.is_file()).ok_or_else(|| {
+        format!(
             "there is no {}; build it with: cargo build -p posthaste-sinks --features kafka --example kafka_mock",
-            program.display()
-        )),
-    }
+            places.map(|place| place.display().to_string()).collect::<Vec<_>>().join(" and no ")
+        )
+    })
 }

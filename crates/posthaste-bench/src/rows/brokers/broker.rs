@@ -1,0 +1,119 @@
+//! Both sides of the comparison, the same for every broker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste::{ClaimBy, Posthaste};
+use posthaste_sinks::{Endpoint, Problems, Route, Section, SinkSettings, Surroundings};
+use serde_json::Value;
+
+use super::parcel::{Parcel, parcels};
+use crate::bench::Bench;
+use crate::cluster::checkpoint;
+use crate::measure::{Better, Contender, Figure, Result, Role};
+use crate::ours;
+use crate::rows::drain::rate;
+
+/// The name of the variable with the secret of [`Broker::sink`].
+pub(super) const SECRET: &str = "SECRET";
+
+/// A broker of our own, and what its client does without us.
+#[async_trait]
+pub(super) trait Broker: Sized + Send + Sync + 'static {
+    /// The name of the figure.
+    const NAME: &'static str;
+    /// As people call it.
+    const TITLE: &'static str;
+    /// So many that a sample takes a few seconds.
+    const EVENTS: u64;
+    /// What stands before the names of attributes.
+    const PREFIX: &'static str;
+
+    /// Starts it, or says what is missing.
+    async fn start() -> Result<Self>;
+
+    /// Forgets all messages.
+    async fn clear(&self) -> Result<()>;
+
+    /// How many messages there are since the last [`clear`](Self::clear).
+    async fn count(&self) -> Result<u64>;
+
+    /// The table that configures the sink.
+    fn sink(&self) -> Value;
+
+    /// Sends with the client alone. How long it took, connecting excluded.
+    async fn send(&self, parcels: &[Parcel]) -> Result<Duration>;
+}
+
+/// The figure of one broker.
+pub(super) async fn measure<B: Broker>(bench: &Bench) -> Result<Figure> {
+    let count = bench.events(B::EVENTS);
+    let title = format!("{}: {count} waiting events, and the client alone", B::TITLE);
+    let mut figure = Figure::timed(B::NAME, title, "events/s", Better::More).demand(
+        "posthaste",
+        Some("client alone"),
+        0.8,
+    );
+    // A task of its own, because a server that does not come up is a panic.
+    let broker = match tokio::spawn(B::start()).await.map_err(Into::into).flatten() {
+        Ok(broker) => Arc::new(broker),
+        Err(error) => {
+            figure.skip(B::TITLE, error.to_string());
+            return Ok(figure);
+        }
+    };
+    let (pool, posthaste) = ours::create(&bench.cluster, "brokers").await?;
+    ours::load(&pool, &posthaste, count).await?;
+    checkpoint(&pool).await?;
+    let (broker, posthaste, turn) = (&broker, &posthaste, &AtomicU32::new(0));
+    let contenders = vec![
+        Contender::new("client alone", Role::Limit, move || alone(broker.clone(), count)),
+        Contender::new("posthaste", Role::Ours, move || ours(&**broker, posthaste, turn, count)),
+    ];
+    Ok(figure.measure(bench.rounds, contenders).await)
+}
+
+/// On a thread of the runtime, where workers deliver too.
+async fn alone<B: Broker>(broker: Arc<B>, count: u64) -> Result<f64> {
+    broker.clear().await?;
+    let sending = tokio::spawn({
+        let (broker, parcels) = (broker.clone(), parcels(count, B::PREFIX)?);
+        async move { broker.send(&parcels).await }
+    });
+    let elapsed = sending.await??;
+    expect(&*broker, count).await?;
+    Ok(rate(count, elapsed.as_secs_f64()))
+}
+
+async fn ours<B: Broker>(broker: &B, posthaste: &Posthaste, turn: &AtomicU32, count: u64) -> Result<f64> {
+    broker.clear().await?;
+    let turn = turn.fetch_add(1, Ordering::Relaxed);
+    let subscription = ours::subscription(&format!("brokers-{turn}"), ClaimBy::Batch)?;
+    let sink = open(&broker.sink())?;
+    // So that it is connected.
+    sink.check().await?;
+    let elapsed = ours::drain_to(posthaste, subscription, sink, count).await?;
+    expect(broker, count).await?;
+    Ok(rate(count, elapsed.as_secs_f64()))
+}
+
+/// A rate counts only if the messages have arrived, each once: nothing fails here.
+async fn expect<B: Broker>(broker: &B, count: u64) -> Result<()> {
+    match broker.count().await? {
+        arrived if arrived == count => Ok(()),
+        arrived => Err(format!("{arrived} of {count} messages have arrived").into()),
+    }
+}
+
+/// As the relay opens it.
+fn open(table: &Value) -> Result<Arc<dyn Endpoint>> {
+    let (problems, mut surroundings) = (Problems::default(), Surroundings::default());
+    surroundings.variables.insert(SECRET.to_owned(), super::webhook::SECRET.to_owned());
+    let fields = table.as_object().ok_or("no table")?;
+    let settings = SinkSettings::validate(&Section::new("sink", fields, &problems, &surroundings));
+    let settings = settings.filter(|_| problems.count() == 0);
+    let settings = settings.ok_or_else(|| format!("bad settings: {problems:?}"))?;
+    Ok(settings.open(Route::new("brokers"))?)
+}
