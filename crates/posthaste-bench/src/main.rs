@@ -66,10 +66,6 @@ struct Options {
     from: Option<PathBuf>,
 }
 
-/// As the relay has it. The peers have it too, here and in programs of their own; those for Node have Node's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -19,10 +19,6 @@ mod commands;
 use cli::{Cli, Command};
 use failure::Failure;
 
-/// Events are read by one thread and dropped by another, which the system's allocator is slow at: docs/adr/0009.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How long the end waits for writes that hang, in a pipe nobody reads or on a disk that is gone.
 const HANGING: Duration = Duration::from_millis(200);
 

@@ -17,10 +17,6 @@ pub use verbs::{Peer, main};
 use std::fmt;
 use std::sync::Arc;
 
-/// As Posthaste's relay and bench have it.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How everything here fails: with a sentence.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
