@@ -8,12 +8,17 @@ use crate::endpoint::Route;
 /// Lua hands over at most about 8,000 words at once.
 const MOST_HEADERS: usize = 3000;
 
-/// One event as the script takes it.
+/// Room for the words of an event without headers, and for their bytes beside the payload.
+const USUAL_WORDS: usize = 32;
+const USUAL_ATTRIBUTES: usize = 512;
+
+/// One event as the script takes it. Its words lie one behind the other: one by one they would cost more than the event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) stream: String,
-    /// What stands in XADD behind the key: the limit, `*`, fields and values.
-    pub(super) words: Vec<Vec<u8>>,
+    bytes: Vec<u8>,
+    /// Where each word ends.
+    ends: Vec<usize>,
 }
 
 impl Entry {
@@ -23,12 +28,13 @@ impl Entry {
         if stream.is_empty() {
             return Err("the name of the stream is empty".to_owned());
         }
-        let mut entry = Self { stream, words: Vec::new() };
+        let bytes = Vec::with_capacity(event.payload.len() + USUAL_ATTRIBUTES);
+        let mut entry = Self { stream, bytes, ends: Vec::with_capacity(USUAL_WORDS) };
         if let Some(limit) = settings.max_length {
             let how = if limit.exact { "=" } else { "~" };
-            entry.words.extend(["MAXLEN", how, &limit.entries.to_string()].map(|word| word.into()));
+            ["MAXLEN", how, &limit.entries.to_string()].into_iter().for_each(|word| entry.word(&[word]));
         }
-        entry.words.push("*".into());
+        entry.word(&["*"]);
         entry.add_fields(route, event)?;
         Ok(entry)
     }
@@ -39,34 +45,45 @@ impl Entry {
         if message.headers.len() > MOST_HEADERS {
             return Err(format!("{} headers, and {MOST_HEADERS} can be carried", message.headers.len()));
         }
-        self.add("id", event.id.to_string());
+        self.add(["id", ""], event.id.to_string());
         if let Some(key) = &event.key {
-            self.add("key", key.as_str());
+            self.add(["key", ""], key);
         }
         for (name, value) in &message.attributes {
-            self.add(&format!("ce_{name}"), &**value);
+            self.add(["ce_", name], &**value);
         }
         for (name, value) in &message.headers {
-            self.add(&format!("h_{name}"), *value);
+            self.add(["h_", name], value);
         }
-        self.add("content-type", &*message.content_type);
-        self.add("data", message.body);
+        self.add(["content-type", ""], &*message.content_type);
+        self.add(["data", ""], message.body);
         Ok(())
     }
 
-    fn add(&mut self, name: &str, value: impl Into<Vec<u8>>) {
-        self.words.push(name.into());
-        self.words.push(value.into());
+    fn add(&mut self, name: [&str; 2], value: impl AsRef<[u8]>) {
+        self.word(&name);
+        self.word(&[value]);
+    }
+
+    fn word(&mut self, pieces: &[impl AsRef<[u8]>]) {
+        pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece.as_ref()));
+        self.ends.push(self.bytes.len());
+    }
+
+    /// What stands in XADD behind the key: the limit, `*`, fields and values.
+    pub(super) fn words(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let start = |place: usize| if place == 0 { 0 } else { self.ends[place - 1] };
+        self.ends.iter().enumerate().map(move |(place, end)| &self.bytes[start(place)..*end])
     }
 
     /// Bytes on their way.
     pub(super) fn size(&self) -> usize {
-        self.words.iter().map(|word| word.len() + 16).sum::<usize>() + self.stream.len() + 64
+        self.bytes.len() + 16 * self.ends.len() + self.stream.len() + 64
     }
 
     /// The server closes the connection over a word that is too long, so nobody may send it.
     pub(super) fn check_size(&self, longest: usize) -> Result<(), String> {
-        match self.words.iter().map(Vec::len).max().filter(|length| *length > longest) {
+        match self.words().map(<[u8]>::len).max().filter(|length| *length > longest) {
             Some(length) => Err(format!(
                 "a field of {length} bytes, and the server takes {longest} (its proto-max-bulk-len)"
             )),
@@ -90,7 +107,7 @@ mod tests {
         let event = NewEvent::bytes("orders", "x").key("k").header("a", "b").header("data", "forged");
         let event = event.stored(1, DateTime::UNIX_EPOCH);
         let entry = Entry::new(settings, route, &event).expect("an entry");
-        entry.words.into_iter().map(|word| String::from_utf8(word).expect("text")).collect()
+        entry.words().map(|word| String::from_utf8(word.to_vec()).expect("text")).collect()
     }
 
     #[test]
@@ -114,7 +131,8 @@ mod tests {
         for form in [Form::Binary, Form::Structured] {
             let event = NewEvent::bytes("orders", "x").header("id", "forged").stored(1, DateTime::UNIX_EPOCH);
             let route = Route::new("s").envelope(Envelope::new(form));
-            let words = Entry::new(&settings, &route, &event).expect("an entry").words;
+            let entry = Entry::new(&settings, &route, &event).expect("an entry");
+            let words: Vec<&[u8]> = entry.words().collect();
             let (pairs, _) = words[1..].as_chunks::<2>();
             let text = |word: &[u8]| String::from_utf8(word.to_vec()).expect("text");
             let id = event_id_of(Source::Redis, pairs.iter().map(|[name, value]| (text(name), value)));

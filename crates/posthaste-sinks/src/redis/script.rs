@@ -1,12 +1,12 @@
 //! Part of a page, added by one script.
 
-use redis::{RedisResult, Script};
+use redis::{Cmd, ErrorKind, RedisResult, Script, ServerErrorKind};
 
 use super::connection::Connection;
 use super::fields::Entry;
 
-/// What the script answers for one event.
-#[derive(Debug, PartialEq, Eq)]
+/// What became of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It was added.
     Added,
@@ -23,30 +23,60 @@ pub(super) async fn add(
     entries: &[&Entry],
     chains: &[usize],
 ) -> RedisResult<Vec<Answer>> {
+    let (call, mut handle) = (call(script, entries, chains), connection.handle());
+    let mut answered: RedisResult<Answers> = call.query_async(&mut handle).await;
+    let unknown = ErrorKind::Server(ServerErrorKind::NoScript);
+    if answered.as_ref().is_err_and(|error| error.kind() == unknown) {
+        script.prepare_invoke().load_async(&mut handle).await?;
+        answered = call.query_async(&mut handle).await;
+    }
+    let (added, others) = answered?;
+    if added + others.len() != entries.len() {
+        let what = format!("{added} added and {} not, of {}", others.len(), entries.len());
+        return Err((ErrorKind::UnexpectedReturnType, "answers that do not add up", what).into());
+    }
+    let mut answers = vec![Answer::Added; entries.len()];
+    for (place, why) in others {
+        if let Some(answer) = answers.get_mut(place.wrapping_sub(1)) {
+            *answer = Answer::of(&why);
+        }
+    }
+    Ok(answers)
+}
+
+/// How many were added; the places of the others, counted from 1, and why they were not.
+type Answers = (usize, Vec<(usize, String)>);
+
+fn call(script: &Script, entries: &[&Entry], chains: &[usize]) -> Cmd {
     let mut streams: Vec<&str> = Vec::new();
-    let mut call = script.prepare_invoke();
-    for (entry, chain) in entries.iter().zip(chains) {
-        let known = streams.iter().position(|stream| *stream == entry.stream);
-        let stream = known.unwrap_or_else(|| {
+    let mut places = Vec::with_capacity(entries.len());
+    for entry in entries {
+        // Mostly the same as the last one, so from the end.
+        let known = streams.iter().rposition(|stream| *stream == entry.stream);
+        places.push(known.unwrap_or_else(|| {
             streams.push(&entry.stream);
             streams.len() - 1
+        }));
+    }
+    let words = entries.iter().map(|entry| entry.words().len() + 3).sum::<usize>() + streams.len() + 3;
+    let size = entries.iter().map(|entry| entry.size()).sum();
+    let mut call = Cmd::with_capacity(words, size);
+    call.arg("EVALSHA").arg(script.get_hash()).arg(streams.len()).arg(streams);
+    for ((entry, chain), stream) in entries.iter().zip(chains).zip(places) {
+        call.arg(stream + 1).arg(*chain).arg(entry.words().len());
+        entry.words().for_each(|word| {
+            call.arg(word);
         });
-        call.arg(stream + 1).arg(*chain).arg(entry.words.len()).arg(&entry.words);
     }
-    for stream in streams {
-        call.key(stream);
-    }
-    let answers: Vec<String> = call.invoke_async(&mut connection.handle()).await?;
-    Ok(answers.iter().map(|text| Answer::read(text)).collect())
+    call
 }
 
 impl Answer {
-    fn read(text: &str) -> Self {
-        match text.strip_prefix('-') {
-            // Older servers put a hyphen of their own before the code.
-            Some(error) => Self::Refused(error.trim_start_matches('-').to_owned()),
-            None if text.is_empty() => Self::LeftOut,
-            None => Self::Added,
+    fn of(why: &str) -> Self {
+        match why {
+            "" => Self::LeftOut,
+            // Older servers put a hyphen before the code.
+            error => Self::Refused(error.trim_start_matches('-').to_owned()),
         }
     }
 }
