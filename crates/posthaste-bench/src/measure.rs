@@ -81,9 +81,17 @@ pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) samples: Vec<f64>,
+    /// The round of each sample: whoever failed in one has none of it.
+    pub(crate) rounds: Vec<usize>,
 }
 
 impl Measured {
+    /// The sample of a round.
+    fn in_round(&self, round: usize) -> Option<f64> {
+        let place = self.rounds.iter().position(|known| *known == round)?;
+        self.samples.get(place).copied()
+    }
+
     pub(crate) fn median(&self) -> f64 {
         median(&self.samples)
     }
@@ -117,6 +125,9 @@ pub(crate) struct Figure {
     pub(crate) demands: Vec<Demand>,
     /// Who could not take part, and why.
     pub(crate) skipped: Vec<(String, String)>,
+    /// The round that is measured now.
+    #[serde(skip)]
+    round: Option<usize>,
 }
 
 impl Figure {
@@ -124,7 +135,7 @@ impl Figure {
     pub(crate) fn timed(name: &str, title: impl Into<String>, unit: &str, better: Better) -> Self {
         let (name, title, unit) = (name.to_owned(), title.into(), unit.to_owned());
         let (measured, demands, skipped) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, title, unit, better, kind: Kind::Time, measured, demands, skipped }
+        Self { name, title, unit, better, kind: Kind::Time, measured, demands, skipped, round: None }
     }
 
     /// A figure that is the same everywhere; less is better.
@@ -141,6 +152,7 @@ impl Figure {
     /// Measures everybody in turns.
     pub(crate) async fn measure(mut self, rounds: usize, mut contenders: Vec<Contender<'_>>) -> Self {
         for round in 1..=rounds {
+            self.begin(round);
             for contender in &mut contenders {
                 eprintln!("  {} round {round} of {rounds}: {}", self.name, contender.name);
                 match contender.measure().await {
@@ -152,15 +164,24 @@ impl Figure {
         self
     }
 
+    /// What is added from now on is of this round. Who is only added to, without rounds, has one sample of each.
+    pub(crate) fn begin(&mut self, round: usize) {
+        self.round = Some(round);
+    }
+
     /// Adds a sample. What is no number is no sample: neither a median nor JSON can hold it.
     pub(crate) fn add(&mut self, name: &str, role: Role, value: f64) {
         if !value.is_finite() {
             return self.skip(name, format!("it gave {value} instead of a number"));
         }
-        match self.measured.iter_mut().find(|measured| measured.name == name) {
-            Some(measured) => measured.samples.push(value),
-            None => self.measured.push(Measured { name: name.to_owned(), role, samples: vec![value] }),
-        }
+        let place = self.measured.iter().position(|measured| measured.name == name).unwrap_or_else(|| {
+            let (name, samples, rounds) = (name.to_owned(), Vec::new(), Vec::new());
+            self.measured.push(Measured { name, role, samples, rounds });
+            self.measured.len() - 1
+        });
+        let measured = &mut self.measured[place];
+        measured.rounds.push(self.round.unwrap_or(measured.rounds.len() + 1));
+        measured.samples.push(value);
     }
 
     /// Notes that somebody could not be measured.
@@ -175,10 +196,11 @@ impl Figure {
         self.measured.iter().find(|measured| measured.name == name)
     }
 
-    /// The ratios, each from one round.
+    /// The ratios, each from a round in which both were measured.
     pub(crate) fn ratios(&self, who: &str, against: &str) -> Option<Vec<f64>> {
-        let pairs = self.of(who)?.samples.iter().zip(&self.of(against)?.samples);
-        let ratios: Vec<f64> = pairs.map(|(who, against)| who / against).collect();
+        let (who, against) = (self.of(who)?, self.of(against)?);
+        let ratio = |round: &usize| Some(who.in_round(*round)? / against.in_round(*round)?);
+        let ratios: Vec<f64> = who.rounds.iter().filter_map(ratio).collect();
         (!ratios.is_empty()).then_some(ratios)
     }
 
@@ -260,6 +282,20 @@ mod tests {
         assert_eq!(figure.skipped, [("c".to_owned(), "worn out".to_owned())]);
         assert_eq!(figure.ratio("a", "nobody"), None);
         assert!(figure.broken_counts().is_empty(), "times are nobody's fault");
+    }
+
+    #[tokio::test]
+    async fn who_fails_in_a_round_is_not_compared_in_it() {
+        let mut turn = 0;
+        let fails_first = Contender::new("b", Role::Peer, move || {
+            turn += 1;
+            let sample = if turn == 1 { Err("not yet".into()) } else { Ok(10.0) };
+            async move { sample }
+        });
+        let figure = Figure::timed("f", "", "1/s", Better::More);
+        let figure = figure.measure(3, vec![fixed("a", vec![40.0, 20.0, 900.0]), fails_first]).await;
+        assert_eq!(figure.ratios("a", "b"), Some(vec![2.0, 4.0]));
+        assert_eq!(figure.ratios("b", "a"), Some(vec![0.5, 0.25]));
     }
 
     #[tokio::test]

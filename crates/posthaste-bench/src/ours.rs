@@ -43,13 +43,18 @@ pub(crate) async fn load(pool: &PgPool, posthaste: &Posthaste, count: u64) -> Re
     Ok(())
 }
 
-/// A subscription from the beginning, by key.
+/// A subscription from the beginning, by key, with [`BATCH`] events per claim.
 pub(crate) fn subscription(name: &str, claim_by: ClaimBy) -> Result<Subscription> {
-    let subscription = Subscription::new(name)?.order(Order::Key).claim_by(claim_by).start(Start::Beginning);
-    Ok(subscription.settings(|settings| settings.batch_size = BATCH))
+    subscription_by(name, claim_by, BATCH)
 }
 
-/// Events per claim, for us and for the paging SELECT.
+/// The same with so many events per claim.
+pub(crate) fn subscription_by(name: &str, claim_by: ClaimBy, batch: u32) -> Result<Subscription> {
+    let subscription = Subscription::new(name)?.order(Order::Key).claim_by(claim_by).start(Start::Beginning);
+    Ok(subscription.settings(|settings| settings.batch_size = batch))
+}
+
+/// Events per claim where nothing else is said.
 pub(crate) const BATCH: u32 = 500;
 
 /// How often somebody looks whether all is done. Not more often: each look wakes a thread that the worker could use.

@@ -12,6 +12,12 @@ use crate::measure::{Better, Contender, Figure, Result, Role};
 use crate::ours;
 use crate::peers::{hand, pgq};
 
+/// Events per claim, for us and for the paging SELECT: as many as serve best, as for the peers.
+const BATCH: u32 = 2000;
+
+/// Events per claim of a subscription that says nothing about it.
+const USUAL: u32 = 100;
+
 /// Waiting events to a receiver that takes everything, one worker process. Peers that are programs of their own get a
 /// fifth of the events: a rate is a rate.
 pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
@@ -29,18 +35,19 @@ pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
     let hand = bench.cluster.database("drain_hand", 8).await?;
     let pgq = bench.cluster.database("drain_pgq", 2).await?;
     let (turn, posthaste) = (&AtomicU32::new(0), &posthaste);
-    let ours = |name, claim_by: ClaimBy| {
+    let ours = |name, claim_by: ClaimBy, batch| {
         Contender::new(name, Role::Ours, move || async move {
             let turn = turn.fetch_add(1, Ordering::Relaxed);
-            let subscription = ours::subscription(&format!("drain-{turn}"), claim_by)?;
+            let subscription = ours::subscription_by(&format!("drain-{turn}"), claim_by, batch)?;
             Ok(rate(count, ours::drain(posthaste, subscription, count).await?.as_secs_f64()))
         })
     };
     let (pool, hand, pgq) = (&pool, &hand, &pgq);
     let mut contenders = vec![
         Contender::new("paging SELECT", Role::Limit, move || page_through(pool)),
-        ours("posthaste", ClaimBy::Batch),
-        ours("posthaste by event", ClaimBy::Event),
+        ours("posthaste", ClaimBy::Batch, BATCH),
+        ours("posthaste by event", ClaimBy::Event, BATCH),
+        ours("posthaste, usual batch size", ClaimBy::Batch, USUAL),
         Contender::new("SKIP LOCKED table", Role::Peer, move || async move {
             let start = Instant::now();
             hand::drain(hand, count).await?;
@@ -86,7 +93,7 @@ pub(crate) async fn page_through(pool: &PgPool) -> Result<f64> {
              where seq > $1 order by seq limit $2",
         )
         .bind(after)
-        .bind(i64::from(ours::BATCH))
+        .bind(i64::from(BATCH))
         .fetch_all(pool)
         .await?;
         let Some(last) = page.last() else { break };

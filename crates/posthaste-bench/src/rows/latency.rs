@@ -52,6 +52,8 @@ pub(crate) async fn latency(bench: &Bench) -> Result<Vec<Figure>> {
     let (pool, posthaste) = ours::create(&bench.cluster, "latency").await?;
     for round in 1..=bench.rounds {
         eprintln!("  latency round {round} of {}", bench.rounds);
+        latency.median.begin(round);
+        latency.worst.begin(round);
         let apart = apart(bench, &pool, &posthaste, seconds, round).await?;
         latency.add("posthaste, two processes", Role::Ours, &apart);
         let together = together(&pool, &posthaste, seconds, round).await?;
