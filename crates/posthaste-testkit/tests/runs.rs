@@ -53,11 +53,13 @@ macro_rules! count_down {
                 let (pool, posthaste, recorder) = (pool.clone(), posthaste.clone(), recorder.clone());
                 async move {
                     let number: u32 = event.text().unwrap().parse().unwrap();
+                    // Noted first: the next one may be delivered before this handler has returned.
+                    let outcome = recorder.handle(event).await;
                     if let Some(next) = number.checked_sub(1) {
                         let next = NewEvent::bytes("n", next.to_string());
                         posthaste.enqueue(&mut pool.acquire().await.unwrap(), next).await.unwrap();
                     }
-                    recorder.handle(event).await
+                    outcome
                 }
             }
         };
