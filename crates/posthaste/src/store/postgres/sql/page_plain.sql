@@ -2,6 +2,8 @@
 -- deliveries (`present`), events may be blocked or elsewhere, and page.sql must tell.
 -- Parameters stand in subqueries: they are converted once and not for every row, and a plan that knows them would look no
 -- better than one that does not, so that it is made once and not for every page.
+-- A function that parallel plans may not contain keeps this one from being parallel: in a long log the planner expects to read far
+-- before the filter lets a page through, and starts processes for every page, which costs far more than the page.
 select {columns},
   nullif((select d.seq from {schema}.deliveries d where d.subscription = (select $1::bigint)
     order by d.subscription, d.seq limit 1) is not null, false) as present,
@@ -10,5 +12,6 @@ select {columns},
 from {schema}.events e
 where e.seq > (select $8::bigint) and e.seq <= (select $9::bigint) and e.xid >= (select $10::text::xid8)
   and pg_visible_in_snapshot(e.xid, (select $11::text::pg_snapshot)) and {wanted}
+  and (pg_current_xact_id_if_assigned() is null or true)
 order by e.seq
 limit (select $12::bigint)

@@ -227,3 +227,26 @@ async fn claiming_reads_no_table_whole_and_costs_the_same_whatever_lies_behind_a
     assert!(large <= small + small / 10 + 50, "ten times the events: {small} buffers became {large}");
     assert!(held <= large + large / 100 + 20, "a held snapshot: {large} buffers became {held}");
 }
+
+/// In a log of ten million events the planner likes parallel plans for a page, and starts processes for every one.
+#[tokio::test]
+async fn no_page_is_read_by_several_processes() {
+    let mut bench = Bench::new().await;
+    bench.grow(1000).await;
+    // Where it can, the planner now takes a parallel plan, whatever it costs.
+    let newer = bench.conn.server_version_num().is_some_and(|version| version >= 160_000);
+    let forced = if newer { "debug_parallel_query" } else { "force_parallel_mode" };
+    bench.run(&format!("set {forced} = on")).await;
+    let mut parallel = async |statement: &str| {
+        let plan: Vec<String> = sqlx::query_scalar(AssertSqlSafe(format!("explain {statement}")))
+            .fetch_all(&mut bench.conn)
+            .await
+            .unwrap();
+        plan.iter().any(|line| line.contains("Gather"))
+    };
+    let schema = bench.store.schema.as_str();
+    assert!(parallel(&format!("select * from {schema}.events where seq > 1 order by seq limit 5")).await);
+    let page = "1, null, null, null, null, 0, 1, 0, 1000, '1', '1:9999999:'";
+    assert!(!parallel(&format!("execute page_plain({page}, 500)")).await);
+    assert!(!parallel(&format!("execute page({page}, 0, 0, '{{}}', false, 500)")).await);
+}
