@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use posthaste::ClaimBy;
+use posthaste::{ClaimBy, Settings};
 use sqlx::{PgPool, Row};
 
 use crate::bench::Bench;
@@ -14,9 +14,6 @@ use crate::peers::{hand, pgq};
 
 /// Events per claim, for us and for the paging SELECT: as many as serve best, as for the peers.
 const BATCH: u32 = 2000;
-
-/// Events per claim of a subscription that says nothing about it.
-const USUAL: u32 = 100;
 
 /// Waiting events to a receiver that takes everything, one worker process. Peers that are programs of their own get a
 /// fifth of the events: a rate is a rate.
@@ -47,7 +44,7 @@ pub(crate) async fn drain(bench: &Bench) -> Result<Vec<Figure>> {
         Contender::new("paging SELECT", Role::Limit, move || page_through(pool)),
         ours("posthaste", ClaimBy::Batch, BATCH),
         ours("posthaste by event", ClaimBy::Event, BATCH),
-        ours("posthaste, usual batch size", ClaimBy::Batch, USUAL),
+        ours("posthaste, usual batch size", ClaimBy::Batch, Settings::default().batch_size),
         Contender::new("SKIP LOCKED table", Role::Peer, move || async move {
             let start = Instant::now();
             hand::drain(hand, count).await?;

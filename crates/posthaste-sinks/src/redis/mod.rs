@@ -14,6 +14,7 @@
 //! | the stream's name belongs to something else: `WRONGTYPE` | unavailable if the stream is the same for all events, else retry |
 //! | any other answer to one event | retry |
 //! | any other answer to a script with several events | sent again one by one |
+//! | an answer that does not account for every event | unavailable |
 //! | the time of the page is over | unavailable, not sent |
 //! | a field is longer than `proto-max-bulk-len`; more than 3,000 headers | dead |
 //! | the stream's name cannot be rendered or is empty | dead |

@@ -228,25 +228,40 @@ async fn claiming_reads_no_table_whole_and_costs_the_same_whatever_lies_behind_a
     assert!(held <= large + large / 100 + 20, "a held snapshot: {large} buffers became {held}");
 }
 
-/// In a log of ten million events the planner likes parallel plans for a page, and starts processes for every one.
+/// In a log of ten million events the planner likes parallel plans for a page, and starts processes for every one. Here it likes them
+/// because they cost nothing.
 #[tokio::test]
 async fn no_page_is_read_by_several_processes() {
     let mut bench = Bench::new().await;
-    bench.grow(1000).await;
-    // Where it can, the planner now takes a parallel plan, whatever it costs.
-    let newer = bench.conn.server_version_num().is_some_and(|version| version >= 160_000);
-    let forced = if newer { "debug_parallel_query" } else { "force_parallel_mode" };
-    bench.run(&format!("set {forced} = on")).await;
-    let mut parallel = async |statement: &str| {
-        let plan: Vec<String> = sqlx::query_scalar(AssertSqlSafe(format!("explain {statement}")))
+    bench.grow(50_000).await;
+    for setting in [
+        "parallel_setup_cost = 0",
+        "parallel_tuple_cost = 0",
+        "min_parallel_table_scan_size = 0",
+        "min_parallel_index_scan_size = 0",
+    ] {
+        bench.run(&format!("set {setting}")).await;
+    }
+    // The control is the same statement without that function.
+    const SERIAL: &str = "and (pg_current_xact_id_if_assigned() is null or true)";
+    let statements = bench.store.sql.clone();
+    for (name, text) in statements.all().into_iter().filter(|(name, _)| name.starts_with("page")) {
+        let without = text.replace(SERIAL, "");
+        bench.run(&format!("prepare parallel_{name} as {without}")).await;
+    }
+    let mut is_parallel = async |call: String| {
+        let plan: Vec<String> = sqlx::query_scalar(AssertSqlSafe(format!("explain execute {call}")))
             .fetch_all(&mut bench.conn)
             .await
             .unwrap();
         plan.iter().any(|line| line.contains("Gather"))
     };
-    let schema = bench.store.schema.as_str();
-    assert!(parallel(&format!("select * from {schema}.events where seq > 1 order by seq limit 5")).await);
-    let page = "1, null, null, null, null, 0, 1, 0, 1000, '1', '1:9999999:'";
-    assert!(!parallel(&format!("execute page_plain({page}, 500)")).await);
-    assert!(!parallel(&format!("execute page({page}, 0, 0, '{{}}', false, 500)")).await);
+    let page = "1, null, '{topic-1}', null, null, 0, 1, 0, 50000, '1', '1:9999999:'";
+    for call in [format!("page_plain({page}, 500)"), format!("page({page}, 0, 0, '{{}}', false, 500)")] {
+        assert!(!is_parallel(call.clone()).await, "{call}");
+        assert!(
+            is_parallel(format!("parallel_{call}")).await,
+            "nothing keeps {call} from it, and it is not parallel"
+        );
+    }
 }
