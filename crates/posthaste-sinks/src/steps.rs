@@ -110,6 +110,10 @@ impl Sink for Steps {
         }
         Ok(())
     }
+
+    fn overlaps(&self) -> bool {
+        self.steps.iter().all(|step| step.overlaps())
+    }
 }
 
 #[async_trait]

@@ -73,4 +73,8 @@ impl<S: Sink> Sink for Checked<S> {
     async fn check(&self) -> Result<(), String> {
         self.sink.check().await
     }
+
+    fn overlaps(&self) -> bool {
+        self.sink.overlaps()
+    }
 }

@@ -1,6 +1,6 @@
 //! Dispatch: which claimed event may start when. Order lives here, as queues in memory; leases and settling do not.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -40,10 +40,26 @@ pub(crate) enum Source {
     Delivery,
 }
 
+/// Keys that are under way in another page.
+#[derive(Debug, Default)]
+pub(crate) struct BusyKeys(HashSet<String>);
+
+impl BusyKeys {
+    /// Those of these works.
+    pub(crate) fn of<'w>(works: impl Iterator<Item = &'w Work>) -> Self {
+        Self(works.filter_map(|work| work.key.clone()).collect())
+    }
+
+    /// Whether a work has not to wait for any of them.
+    fn leave_free(&self, work: &Work) -> bool {
+        self.0.is_empty() || !work.key.as_ref().is_some_and(|key| self.0.contains(key))
+    }
+}
+
 /// The queues of one runner: per key one event at a time, in the order of intake.
 ///
 /// A receiver of whole pages gets the followers of a key along with it, in order, and must not pass over one: then all
-/// are ready, and the pages are handed over one after the other.
+/// are ready, and no key is in two pages at once.
 #[derive(Debug)]
 pub(crate) struct KeyQueues {
     pages: bool,
@@ -74,15 +90,26 @@ impl KeyQueues {
         }
     }
 
-    /// The next work to start.
-    pub(crate) fn next(&mut self) -> Option<Work> {
-        self.ready.pop_front()
+    /// The next work to start, unless it has to wait for one of these keys.
+    pub(crate) fn next(&mut self, busy: &BusyKeys) -> Option<Work> {
+        self.ready.pop_front_if(|work| busy.leave_free(work))
     }
 
-    /// The next works to start, for as long as they are covered by this lease.
-    pub(crate) fn next_of(&mut self, token: Token, most: usize) -> impl Iterator<Item = Work> + '_ {
-        let same = self.ready.iter().take(most).take_while(|work| work.token == token).count();
+    /// The next works to start, for as long as they are covered by this lease and have not to wait for one of these keys.
+    pub(crate) fn next_of(
+        &mut self,
+        token: Token,
+        most: usize,
+        busy: &BusyKeys,
+    ) -> impl Iterator<Item = Work> + '_ {
+        let covered = |work: &&Work| work.token == token && busy.leave_free(work);
+        let same = self.ready.iter().take(most).take_while(covered).count();
         self.ready.drain(..same)
+    }
+
+    /// How many could start one after the other before one has to wait for one of these keys.
+    pub(crate) fn free_of(&self, busy: &BusyKeys, most: usize) -> usize {
+        self.ready.iter().take(most).take_while(|work| busy.leave_free(work)).count()
     }
 
     /// Puts a started work back in front: it was not tried after all.

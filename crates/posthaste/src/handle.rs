@@ -19,7 +19,7 @@ use crate::store::Store;
 use crate::store::admin::AdminStore;
 use crate::subscription::Subscription;
 use crate::wake::Doorkeeper;
-use crate::worker::WorkerBuilder;
+use crate::worker::{Roster, WorkerBuilder};
 
 #[cfg(feature = "postgres")]
 mod transactional;
@@ -34,6 +34,7 @@ pub struct Posthaste {
     registry: Option<Registry>,
     door: Arc<Doorkeeper>,
     due_bell: Arc<Bell>,
+    roster: Arc<Roster>,
     watching: Arc<Mutex<Weak<DropGuard>>>,
 }
 
@@ -69,6 +70,7 @@ impl Posthaste {
             registry: None,
             door: Arc::new(Doorkeeper::new()),
             due_bell: Arc::default(),
+            roster: Arc::default(),
             watching: Arc::default(),
         }
     }
@@ -160,6 +162,7 @@ impl Posthaste {
             door: self.door.clone(),
             watching: self.watch(),
             due_bell: self.due_bell.clone(),
+            roster: self.roster.clone(),
             subscription,
             receiver,
             name: WorkerName::unique(),

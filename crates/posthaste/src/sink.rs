@@ -72,12 +72,24 @@ pub trait Sink: Send + Sync + 'static {
     async fn check(&self) -> Result<(), String> {
         Ok(())
     }
+
+    /// Whether the next page may be handed over while the last one is under way, so that the receiver does not wait for
+    /// PostgreSQL and PostgreSQL not for the receiver. In `key` order no key is in both, so each key keeps its order; but
+    /// events of different keys may arrive in another order than they were enqueued. In `strict` order it is never done,
+    /// and without an order always.
+    fn overlaps(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
 impl<S: Sink + ?Sized> Sink for Arc<S> {
     async fn deliver(&self, page: &mut Page) {
         (**self).deliver(page).await;
+    }
+
+    fn overlaps(&self) -> bool {
+        (**self).overlaps()
     }
 
     async fn check(&self) -> Result<(), String> {
@@ -112,6 +124,11 @@ impl Receiver {
     /// Whether it takes whole pages.
     pub(crate) fn takes_pages(&self) -> bool {
         matches!(self, Self::Sink(_))
+    }
+
+    /// Whether it takes a page while another one is under way.
+    pub(crate) fn overlaps(&self) -> bool {
+        matches!(self, Self::Sink(sink) if sink.overlaps())
     }
 
     /// Hands a page over and marks it. A panic is a failure of what was being handled, not of the worker.

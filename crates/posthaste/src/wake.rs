@@ -26,7 +26,7 @@ struct Raised {
 
 const SIGN_LASTS: Duration = Duration::from_secs(20);
 
-/// A producer does not ring within 5 ms after another one; this long after a ring was heard the next one rings again.
+/// Producers keep quiet for at most 5 ms after a ring; this long after one was heard the next one rings again.
 const RINGS_AGAIN: Duration = Duration::from_millis(10);
 
 impl Doorkeeper {

@@ -266,6 +266,10 @@ impl Sink for KafkaSink {
         let topic = self.settings.topic.as_literal().map(str::to_owned);
         self.ask(topic).await.map_err(|reason| format!("{}: {reason}", self.describe()))
     }
+
+    fn overlaps(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

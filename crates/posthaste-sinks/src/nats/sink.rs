@@ -312,6 +312,10 @@ impl Sink for NatsSink {
         let answer = timeout(patience, self.look()).await;
         answer.unwrap_or_else(|_| Err(format!("{}: no answer within {patience:?}", self.describe())))
     }
+
+    fn overlaps(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

@@ -217,6 +217,10 @@ impl Sink for PubsubSink {
     async fn check(&self) -> Result<(), String> {
         health::check(&self.client).await.map_err(|reason| format!("{}: {reason}", self.describe()))
     }
+
+    fn overlaps(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

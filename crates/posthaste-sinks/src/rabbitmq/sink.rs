@@ -177,6 +177,10 @@ impl Sink for RabbitmqSink {
             }
         }
     }
+
+    fn overlaps(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

@@ -22,7 +22,8 @@
 //! A pipeline does not stop at an error: Redis would refuse one event for lack of memory and take the next one of the
 //! same key a moment later. MULTI does not help either, because a command that fails within it does not keep the others
 //! from being executed. So a page goes as a script that adds event by event and, after a refused one, leaves out the
-//! rest of its key. It is one round trip as well.
+//! rest of its key. It is one round trip as well. Only if no two events of it have the same key, nothing stands behind a
+//! refused one, and it goes as a transaction, which is cheaper.
 
 mod connection;
 mod errors;
@@ -30,6 +31,7 @@ mod fields;
 mod script;
 mod settings;
 mod sink;
+mod transaction;
 mod warnings;
 
 pub use settings::{RedisMaxLength, RedisSettings};

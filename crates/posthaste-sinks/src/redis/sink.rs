@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
-use redis::{Client, Script};
+use redis::{Client, RedisResult, Script};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{Connection, ask, client};
 use super::errors::{Failure, breaks_connection, explain, failed, refused};
 use super::fields::Entry;
-use super::script::{Answer, add};
+use super::script::{self, Answer};
 use super::settings::RedisSettings;
-use super::warnings;
+use super::{transaction, warnings};
 use crate::endpoint::{Endpoint, Route, after_silence, too_late};
 use crate::suspicion::{Suspects, Suspicion};
 
@@ -106,12 +106,10 @@ impl RedisSink {
 
     /// One deadline for all of it, also when the connection has to be opened or the script to be loaded.
     async fn send(&self, part: &[&Ready]) -> Result<Vec<Answer>, Failure> {
-        let entries: Vec<&Entry> = part.iter().map(|ready| &ready.entry).collect();
-        let chains: Vec<usize> = part.iter().map(|ready| ready.chain).collect();
         let sending = async {
             let away = |sentence| Failure::Away(Outcome::unavailable(sentence));
             let connection = self.connection().await.map_err(away)?;
-            add(&connection, &self.script, &entries, &chains).await.map_err(|error| {
+            self.add(&connection, part).await.map_err(|error| {
                 if breaks_connection(&error) {
                     self.forget();
                 }
@@ -119,6 +117,19 @@ impl RedisSink {
             })
         };
         self.in_time(sending).await.unwrap_or_else(|silence| Err(Failure::Silence(silence)))
+    }
+
+    /// By a transaction if no event stands behind another one of its chain; if that does nothing, the script says why.
+    async fn add(&self, connection: &Connection, part: &[&Ready]) -> RedisResult<Vec<Answer>> {
+        let entries: Vec<&Entry> = part.iter().map(|ready| &ready.entry).collect();
+        if connection.transactions && part.iter().all(|ready| ready.chain == ready.index) {
+            match transaction::add(connection, &entries).await {
+                Err(error) if transaction::nothing_done(&error) => {}
+                done => return done,
+            }
+        }
+        let chains: Vec<usize> = part.iter().map(|ready| ready.chain).collect();
+        script::add(connection, &self.script, &entries, &chains).await
     }
 
     fn one_stream(&self) -> bool {
@@ -273,6 +284,10 @@ impl Sink for RedisSink {
 
     async fn check(&self) -> Result<(), String> {
         self.in_time(self.look()).await.flatten()
+    }
+
+    fn overlaps(&self) -> bool {
+        true
     }
 }
 

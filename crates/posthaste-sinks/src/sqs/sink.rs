@@ -254,6 +254,10 @@ impl Sink for SqsSink {
         };
         seen.map_err(|failure| format!("{}: {}", self.describe(), failure.text()))
     }
+
+    fn overlaps(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

@@ -155,6 +155,10 @@ impl Sink for WebhookSink {
             _ => Ok(()),
         }
     }
+
+    fn overlaps(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

@@ -1,7 +1,9 @@
 //! Sinks: pages, marks, and key order across partial failures.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste::{ClaimBy, Order, Outcome, Page, Sink, Start};
@@ -124,9 +126,7 @@ pub async fn a_sink_that_goes_away_after_a_failure_keeps_key_order(db: &impl Bac
     }
     for claim_by in [ClaimBy::Batch, ClaimBy::Event] {
         let script = Script::new(|event, attempt| match event.text() {
-            Some("k-00003") if attempt < 3 => {
-                Outcome::retry_after(std::time::Duration::from_millis(700), "refused")
-            }
+            Some("k-00003") if attempt < 3 => Outcome::retry_after(Duration::from_millis(700), "refused"),
             _ => Outcome::Delivered,
         });
         let subscription = quick(claim_by.as_str()).claim_by(claim_by).start(Start::Now);
@@ -163,8 +163,7 @@ pub async fn what_was_marked_before_a_sink_hung_or_panicked_counts(db: &impl Bac
             (Some("k-00002"), 1) => Outcome::retry("this time it does not return"),
             _ => Outcome::Delivered,
         });
-        let subscription =
-            quick(way).start(Start::Now).settings(|s| s.timeout = std::time::Duration::from_millis(300));
+        let subscription = quick(way).start(Start::Now).settings(|s| s.timeout = Duration::from_millis(300));
         let sink = Hanging(script.clone(), way);
         let worker = db.posthaste().sink(subscription, sink).start().await.expect("start");
         db.commit(numbered("k", 5)).await;
@@ -172,5 +171,95 @@ pub async fn what_was_marked_before_a_sink_hung_or_panicked_counts(db: &impl Bac
         worker.stop().await;
         assert_key(&script.accepted, "k", 5);
         assert_eq!(script.accepted.len(), 5, "{way}: nothing is sent twice");
+    }
+}
+
+/// Takes several pages at once, waits for company in each, and notes the keys that are in two of them.
+#[derive(Clone)]
+struct Several {
+    script: Script,
+    under_way: Arc<Mutex<Vec<String>>>,
+    pages: Arc<AtomicUsize>,
+    most_pages: Arc<AtomicUsize>,
+    twice: Arc<AtomicUsize>,
+}
+
+impl Several {
+    fn new(script: &Script) -> Self {
+        let (under_way, script) = (Arc::default(), script.clone());
+        Self { script, under_way, pages: Arc::default(), most_pages: Arc::default(), twice: Arc::default() }
+    }
+
+    fn enter(&self, keys: &[String]) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        self.twice.fetch_add(keys.iter().filter(|key| under_way.contains(key)).count(), Ordering::SeqCst);
+        under_way.extend(keys.iter().cloned());
+        let pages = self.pages.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_pages.fetch_max(pages, Ordering::SeqCst);
+    }
+
+    fn leave(&self, keys: &[String]) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in keys {
+            under_way.iter().position(|other| other == key).map(|place| under_way.swap_remove(place));
+        }
+        self.pages.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Sink for Several {
+    async fn deliver(&self, page: &mut Page) {
+        let keys: HashSet<String> = page.events().iter().filter_map(|event| event.key.clone()).collect();
+        let keys: Vec<String> = keys.into_iter().collect();
+        self.enter(&keys);
+        // Longer than the next page needs, but the last page finds nobody.
+        for _ in 0..50 {
+            if self.pages.load(Ordering::SeqCst) > 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Careful(self.script.clone()).deliver(page).await;
+        self.leave(&keys);
+    }
+
+    fn overlaps(&self) -> bool {
+        true
+    }
+}
+
+/// Two pages under way at once have no key in common, whatever fails in them, and every key keeps its order. Without an order
+/// of keys the same sink sees keys in two pages.
+pub async fn pages_overlap_and_no_key_is_in_two_of_them(db: &impl Backend) {
+    for (order, claim_by) in
+        [(Order::Key, ClaimBy::Batch), (Order::Key, ClaimBy::Event), (Order::None, ClaimBy::Batch)]
+    {
+        let name = format!("{}-{}", order.as_str(), claim_by.as_str());
+        let script = Script::new(|event, attempt| match event.seq % 23 {
+            0 if attempt < 2 => Outcome::retry("not yet"),
+            1 if attempt < 2 => Outcome::unavailable("away for a moment"),
+            _ => Outcome::Delivered,
+        });
+        let (sink, keys) = (Several::new(&script), ["a", "b", "c", "d", "e", "f", "g"]);
+        // Seven keys in turns, three at a time: a page and the next one have no key in common, the one after that has.
+        let events: Vec<_> =
+            (0..20).flat_map(|n| keys.map(|key| event(key, &format!("{key}-{n:05}")))).collect();
+        let subscription =
+            quick(&name).order(order).claim_by(claim_by).start(Start::Now).settings(|s| s.batch_size = 3);
+        let worker = db.posthaste().sink(subscription, sink.clone()).start().await.expect("start");
+        let count = events.len();
+        db.commit(events).await;
+        script.accepted.wait_for(count).await;
+        worker.stop().await;
+        let twice = sink.twice.load(Ordering::SeqCst);
+        assert!(sink.most_pages.load(Ordering::SeqCst) > 1, "{name}: nothing overlapped");
+        match order {
+            Order::Key => {
+                assert_eq!(twice, 0, "{name}: a key was in two pages");
+                keys.into_iter().for_each(|key| assert_key(&script.accepted, key, 20));
+            }
+            _ => assert!(twice > 0, "{name}: the sink would not see it"),
+        }
     }
 }

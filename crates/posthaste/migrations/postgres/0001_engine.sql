@@ -239,23 +239,28 @@ end $$;
 -- PostgreSQL refuses PREPARE TRANSACTION after a NOTIFY: producers that commit in two phases say
 -- `set local posthaste.ring = off` first, and are found by polling.
 --
--- A NOTIFY makes the commit wait for every other one, disk included. So producers ring every 5 ms at most; whoever heard a
--- ring looks until all that came just after it have ended.
+-- A NOTIFY makes the commit wait for every other one, disk included. So each ring uses up 5 ms, and nobody rings once 40 ms more
+-- than have passed are used up: 200 times a second at most, or a few times at once after a while. `last_ring` is the time up to
+-- which they are used up; beyond 50 ms, the clock was set back. Whoever heard a ring looks until all that came just after it have
+-- ended.
 --
 -- Without FROM, so that it becomes part of the statement that calls it: planning it for every event would cost more than the
--- insert. `last_ring` is rounded, hence the -1.
+-- insert.
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
   select coalesce(pg_sequence_last_value('{schema}.doorbell') > date_part('epoch', clock_timestamp()) * 1000
-    and date_part('epoch', clock_timestamp()) * 1000 - coalesce(pg_sequence_last_value('{schema}.last_ring'), 0)
-      not between -1 and 5
+    and coalesce(pg_sequence_last_value('{schema}.last_ring'), 0) - date_part('epoch', clock_timestamp()) * 1000
+      not between 40 and 50
     and coalesce(current_setting('posthaste.ring', true), '') <> 'off', false)
 $$;
 
 -- Rings. With the rights of its owner, because a producer may not write to the sequence otherwise.
 create function {schema}.ring() returns void language plpgsql volatile security definer
 set search_path = pg_catalog as $$
+declare
+  now_ms bigint := extract(epoch from clock_timestamp()) * 1000;
 begin
-  perform setval('{schema}.last_ring', (extract(epoch from clock_timestamp()) * 1000)::bigint);
+  perform setval('{schema}.last_ring',
+    least(greatest(coalesce(pg_sequence_last_value('{schema}.last_ring'), 0), now_ms), now_ms + 40) + 5);
   perform pg_notify('{schema}', '');
 end $$;
 

@@ -54,33 +54,35 @@ pub(crate) enum Cursor {
     Unknown,
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::PgCursor>),
+    #[cfg(feature = "sqlite")]
+    Sqlite(Box<sqlite::Ahead>),
 }
 
 impl Cursor {
     /// Whether the lane ends soon: it can be closed only when everything in it is settled.
     pub(crate) fn stops(&self) -> bool {
         match self {
-            Self::Unknown => false,
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.stop.is_some(),
+            _ => false,
         }
     }
 
     /// Whether the last claim may have left something of its window.
     pub(crate) fn may_have_more(&self) -> bool {
         match self {
-            Self::Unknown => true,
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.has_open_window(),
+            _ => true,
         }
     }
 
     /// How many events were claimed that a crash of the server would make unclaimed.
     pub(crate) fn unflushed(&self) -> usize {
         match self {
-            Self::Unknown => 0,
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.unflushed,
+            _ => 0,
         }
     }
 
@@ -91,9 +93,9 @@ impl Cursor {
     )]
     pub(crate) fn note_flushed(&mut self, events: usize) {
         match self {
-            Self::Unknown => {}
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.unflushed = place.unflushed.saturating_sub(events),
+            _ => {}
         }
     }
 
@@ -103,6 +105,8 @@ impl Cursor {
             Self::Unknown => {}
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.forget_ahead(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => *self = Self::Unknown,
         }
     }
 }
@@ -171,6 +175,8 @@ pub(crate) trait Store: Debug + Send + Sync {
     async fn declare(&self, subscription: &Subscription) -> Result<Reader>;
     /// The subscription as it stands now.
     async fn reader(&self, name: &str) -> Result<Reader>;
+    /// All of them, as they stand now.
+    async fn readers(&self) -> Result<Vec<Reader>>;
 
     /// Takes a free lane with all its unfinished batches; materialises those that were lost twice.
     async fn claim_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>>;

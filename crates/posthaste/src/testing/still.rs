@@ -72,6 +72,10 @@ impl Store for Still {
         self.inner.reader(name).await
     }
 
+    async fn readers(&self) -> Result<Vec<Reader>> {
+        self.inner.readers().await
+    }
+
     async fn claim_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
         self.inner.claim_lane(reader, holder).await
     }

@@ -22,11 +22,13 @@ use crate::wake::Doorkeeper;
 
 mod leases;
 mod pace;
+mod roster;
 mod runner;
 mod strict;
 
 use leases::Leases;
 use pace::Pace;
+pub(crate) use roster::Roster;
 use runner::{Ended, Reads, Runner};
 use strict::StrictRunner;
 
@@ -48,6 +50,7 @@ pub(crate) struct Context {
     pace: Pace,
     /// Rung when a delivery may have become due; shared by all workers of the process.
     due_bell: Arc<Bell>,
+    roster: Arc<Roster>,
     counters: Arc<Counters>,
 }
 
@@ -122,6 +125,7 @@ pub struct WorkerBuilder {
     pub(crate) door: Arc<Doorkeeper>,
     pub(crate) watching: Arc<DropGuard>,
     pub(crate) due_bell: Arc<Bell>,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) subscription: Subscription,
     pub(crate) receiver: Receiver,
     pub(crate) name: WorkerName,
@@ -164,6 +168,7 @@ impl WorkerBuilder {
             leases: Leases::default(),
             pace: Pace::default(),
             due_bell: self.due_bell,
+            roster: self.roster,
             counters: Arc::default(),
         });
         let watching = self.watching;
@@ -280,7 +285,7 @@ enum Shape {
 
 async fn refresh(context: &Context) -> Shape {
     let old = context.reader();
-    match context.store.reader(&old.name).await {
+    match context.roster.reader(&*context.store, &old.name).await {
         Ok(new) => {
             let shape = |reader: &Reader| (reader.order, reader.claim_by, reader.after_dead, reader.paused);
             let changed = shape(&old) != shape(&new);

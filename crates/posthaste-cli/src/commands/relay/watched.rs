@@ -182,4 +182,8 @@ impl Sink for Watched {
     async fn check(&self) -> Result<(), String> {
         self.ask().await
     }
+
+    fn overlaps(&self) -> bool {
+        self.endpoint.overlaps()
+    }
 }

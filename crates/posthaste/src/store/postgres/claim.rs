@@ -37,12 +37,12 @@ impl PgStore {
         // Before a connection is taken: reading ahead may be waiting for one.
         let ahead = match &mut known {
             Cursor::Postgres(place) => place.page_ahead(most).await,
-            Cursor::Unknown => None,
+            _ => None,
         };
         let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
         let mut place = match known {
             Cursor::Postgres(place) => place,
-            Cursor::Unknown => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
+            _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
         };
         self.forget_unfinished(reader, place.number);
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {

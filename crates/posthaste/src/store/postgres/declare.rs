@@ -191,6 +191,14 @@ impl PgStore {
         reader_of(&row)
     }
 
+    pub(crate) async fn load_readers(&self) -> Result<Vec<Reader>> {
+        let rows = sqlx::query(self.sql.readers.clone())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Error::database("read the subscriptions"))?;
+        rows.iter().map(reader_of).collect()
+    }
+
     pub(crate) async fn find_open_lane(&self, reader: &Reader) -> Result<Lane> {
         let row = sqlx::query(self.sql.open_lane.clone())
             .bind(reader.id)

@@ -101,6 +101,10 @@ impl Store for PgStore {
         self.load_reader(name).await
     }
 
+    async fn readers(&self) -> Result<Vec<Reader>> {
+        self.load_readers().await
+    }
+
     async fn claim_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
         self.take_lane(reader, holder).await
     }

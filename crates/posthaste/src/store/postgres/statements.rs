@@ -34,6 +34,7 @@ catalogue! {
     dedupe_renew = "dedupe_renew.sql",
     declare = "declare.sql",
     reader = "reader.sql",
+    readers = "readers.sql",
     insert_mark = "insert_mark.sql",
     filter = "filter.sql",
     insert_filter = "insert_filter.sql",

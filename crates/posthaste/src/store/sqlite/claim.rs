@@ -5,24 +5,26 @@ use sqlx::SqliteConnection;
 use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Held, Holder, Lane, Reader};
-use crate::store::Fresh;
 use crate::store::rows::{as_deliveries, order_key};
+use crate::store::{Cursor, Fresh};
 use crate::subscription::{ClaimBy, Order};
 
 use super::SqliteStore;
+use super::ahead::PageAhead;
 use super::convert::micros;
 use super::deliveries::insert_troubles;
+use super::plain::read_plain_page;
 use super::read::{Place, Range, load_place, look, read_page};
 use super::statements::SQL;
 
 const DOING: &str = "claim";
 
 /// Who claims what.
-struct Claim<'a> {
-    reader: &'a Reader,
-    lane: Lane,
-    owner: Option<Token>,
-    holder: &'a Holder,
+pub(super) struct Claim<'a> {
+    pub(super) reader: &'a Reader,
+    pub(super) lane: Lane,
+    pub(super) owner: Option<Token>,
+    pub(super) holder: &'a Holder,
 }
 
 impl SqliteStore {
@@ -32,14 +34,25 @@ impl SqliteStore {
         lane: Lane,
         owner: Option<Token>,
         holder: &Holder,
+        cursor: &mut Cursor,
     ) -> Result<Fresh> {
         let claim = Claim { reader, lane, owner, holder };
-        if let Some(answer) = self.answer_without_writing(&claim).await? {
+        let ahead = match std::mem::take(cursor) {
+            Cursor::Sqlite(ahead) => ahead.finish().await,
+            _ => None,
+        };
+        if ahead.is_none()
+            && let Some(answer) = self.answer_without_writing(&claim).await?
+        {
             return Ok(answer);
         }
         let mut tx = self.begin(DOING).await?;
-        let fresh = claim_under_lock(&mut tx, &claim).await?;
+        let place = load_place(&mut tx, reader, lane, owner).await?;
+        let fresh = claim_under_lock(&mut tx, &claim, &place, ahead).await?;
+        // Before the commit, which waits for the disk.
+        let next = full_page_end(&fresh, reader).and_then(|end| self.read_ahead(&claim, &place, end));
         tx.commit(DOING).await?;
+        *cursor = next.map_or(Cursor::Unknown, |ahead| Cursor::Sqlite(Box::new(ahead)));
         Ok(fresh)
     }
 
@@ -68,19 +81,41 @@ fn lane_gone(place: &Place) -> Option<Fresh> {
 }
 
 /// Everything the look found is read again: only under the write lock does it stay true.
-async fn claim_under_lock(tx: &mut SqliteConnection, claim: &Claim<'_>) -> Result<Fresh> {
-    let place = load_place(tx, claim.reader, claim.lane, claim.owner).await?;
-    if let Some(gone) = lane_gone(&place) {
+async fn claim_under_lock(
+    tx: &mut SqliteConnection,
+    claim: &Claim<'_>,
+    place: &Place,
+    ahead: Option<PageAhead>,
+) -> Result<Fresh> {
+    if let Some(gone) = lane_gone(place) {
         return Ok(gone);
     }
-    let range = Range { after: place.pos, upto: place.upto() };
-    let limit = i64::from(claim.reader.settings.batch_size);
-    let page = read_page(tx, claim.reader, claim.lane, &place.filter, range, limit).await?;
+    let page = match ahead.and_then(|ahead| ahead.at(claim, place)) {
+        Some(page) => page,
+        None => next_page(tx, claim, place).await?,
+    };
     match claim.reader.claim_by {
-        _ if page.is_empty() => pass_unwanted(tx, claim, &place).await,
-        ClaimBy::Batch => claim_as_batch(tx, claim, &place, page).await,
-        ClaimBy::Event => claim_by_event(tx, claim, &place, page).await,
+        _ if page.is_empty() => pass_unwanted(tx, claim, place).await,
+        ClaimBy::Batch => claim_as_batch(tx, claim, place, page).await,
+        ClaimBy::Event => claim_by_event(tx, claim, place, page).await,
     }
+}
+
+async fn next_page(tx: &mut SqliteConnection, claim: &Claim<'_>, place: &Place) -> Result<Vec<ClaimedEvent>> {
+    let Claim { reader, lane, .. } = *claim;
+    let range = Range { after: place.pos, upto: place.upto() };
+    let limit = i64::from(reader.settings.batch_size);
+    match place.deliveries {
+        true => read_page(tx, reader, lane, &place.filter, range, limit).await,
+        false => read_plain_page(tx, reader, lane, &place.filter, range, limit).await,
+    }
+}
+
+/// Where a claimed page ends that has as many events as it may have, so that there are probably more.
+fn full_page_end(fresh: &Fresh, reader: &Reader) -> Option<i64> {
+    let Fresh::Batch(batch) = fresh else { return None };
+    let last = batch.events.last()?;
+    (batch.events.len() >= reader.settings.batch_size as usize).then_some(last.event.seq)
 }
 
 /// Nothing is wanted up to the end of the log, or of the lane: close the lane, or move its mark if that is due.

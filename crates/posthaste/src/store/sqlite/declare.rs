@@ -43,6 +43,14 @@ impl SqliteStore {
         reader_of(&row)
     }
 
+    pub(crate) async fn load_readers(&self) -> Result<Vec<Reader>> {
+        let rows = sqlx::query(SQL.readers.clone())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Error::database("read the subscriptions"))?;
+        rows.iter().map(reader_of).collect()
+    }
+
     pub(crate) async fn find_open_lane(&self, reader: &Reader) -> Result<Lane> {
         let row = sqlx::query(SQL.open_lane.clone())
             .bind(reader.id)

@@ -28,9 +28,11 @@ mod migrate;
 mod enqueue;
 mod declare;
 mod read;
+mod plain;
 mod lanes;
 mod deliveries;
 mod settle;
+mod ahead;
 mod claim;
 mod takeover;
 mod wake;
@@ -39,6 +41,8 @@ mod admin;
 mod testing;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use ahead::Ahead;
 
 /// The log in a SQLite database.
 #[derive(Debug, Clone)]
@@ -90,20 +94,23 @@ impl Store for SqliteStore {
         patiently!(self.load_reader(name))
     }
 
+    async fn readers(&self) -> Result<Vec<Reader>> {
+        patiently!(self.load_readers())
+    }
+
     async fn claim_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
         patiently!(self.take_lane(reader, holder))
     }
 
-    /// The cursor stays unknown: where a lane stands is one read away, and always read under the lock.
     async fn claim_fresh(
         &self,
         reader: &Reader,
         lane: Lane,
         owner: Option<Token>,
         holder: &Holder,
-        _cursor: &mut Cursor,
+        cursor: &mut Cursor,
     ) -> Result<Fresh> {
-        patiently!(self.claim_page(reader, lane, owner, holder))
+        patiently!(self.claim_page(reader, lane, owner, holder, cursor))
     }
 
     async fn reclaim_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {

@@ -13,7 +13,7 @@ use super::convert::{duration_of, event_of, json};
 use super::statements::SQL;
 
 /// A page carries at most this many bytes of payload, however many events were asked for.
-const PAGE_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// A lane that wants nothing of what was enqueued still moves its mark after this many events...
 const ADVANCE_EVENTS: i64 = 1_000;
@@ -84,6 +84,8 @@ pub(super) struct Place {
     pub(super) unfinished: bool,
     pub(super) filter: StoredFilter,
     pub(super) filter_version: i32,
+    /// Whether the subscription has any.
+    pub(super) deliveries: bool,
     /// The last seq of the log.
     pub(super) last_seq: i64,
     /// Microseconds since it moved.
@@ -154,6 +156,7 @@ pub(super) async fn load_place(
         unfinished: row.get("unfinished"),
         filter: StoredFilter::read(&row),
         filter_version: row.get("version"),
+        deliveries: row.get("deliveries"),
         last_seq: row.get("last_seq"),
         age: row.get("age"),
     })

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 use crate::event::{Enqueued, NewEvent};
 use crate::id::{EventId, Token, WorkerName};
 use crate::lease::{
-    Batch, ClaimedEvent, DeliveryClaim, DeliverySettlement, Holder, Lane, Reader, Settlement, Trouble,
+    Batch, ClaimedEvent, DeliveryClaim, DeliverySettlement, Holder, Lane, LaneClaim, Reader, Settlement,
+    Trouble,
 };
 use crate::store::{BatchRef, Cursor, Fresh, Store};
 use crate::subscription::{Order, Subscription};

@@ -1,11 +1,14 @@
 //! Delivering: which work may start now, and handing it to the receiver.
 
-use crate::dispatch::{Slot, Source, Work};
+use crate::dispatch::{BusyKeys, Slot, Source, Work};
 use crate::observe::add;
 use crate::page::Page;
 use crate::sink::DeliveryKey;
 
 use super::{Job, Reads, Runner};
+
+/// As many as there are open batches: one is under way while the next one follows.
+const PAGES_AT_ONCE: usize = super::OPEN_BATCHES;
 
 impl Runner {
     pub(super) fn start(&mut self) {
@@ -14,18 +17,19 @@ impl Runner {
         }
         while self.queues.startable() > 0 {
             let Some(slot) = self.context.slots.take() else { return };
-            let Some(work) = self.next_to_start() else { return };
+            let Some(work) = self.next_to_start(&BusyKeys::default()) else { return };
             self.spawn(vec![work], slot);
         }
     }
 
-    /// Hands a page over. In `key` order one at a time, so that pages cannot overtake each other.
+    /// Hands pages over. In `key` order one at a time, so that pages cannot overtake each other; a sink that allows it gets
+    /// a second one, in which is no key of the first.
     pub(super) fn start_page(&mut self) {
-        let keyed = self.context.reader().keyed();
         let size = self.context.reader().settings.batch_size as usize;
-        while self.queues.startable() > 0 && (!keyed || self.running.is_empty()) {
+        while self.queues.startable() > 0 {
+            let Some(busy) = self.busy_keys(size) else { return };
             let Some(slot) = self.context.slots.take() else { return };
-            let works = self.next_page(size);
+            let works = self.next_page(size, &busy);
             if works.is_empty() {
                 return;
             }
@@ -33,16 +37,30 @@ impl Runner {
         }
     }
 
-    pub(super) fn next_page(&mut self, size: usize) -> Vec<Work> {
-        let Some(first) = self.next_to_start() else { return Vec::new() };
+    /// The keys that the next page must not have. `None`: it has to wait until another one has ended.
+    fn busy_keys(&self, size: usize) -> Option<BusyKeys> {
+        if !self.context.reader().keyed() || self.running.is_empty() {
+            return Some(BusyKeys::default());
+        }
+        if self.running.len() >= PAGES_AT_ONCE || !self.context.receiver.overlaps() {
+            return None;
+        }
+        let busy = BusyKeys::of(self.running.values().flat_map(|job| &job.works));
+        // Less is not worth a page, and the rest of it would be a small one too.
+        let least = size.min(self.queues.startable()).div_ceil(2);
+        (self.queues.free_of(&busy, size) >= least).then_some(busy)
+    }
+
+    pub(super) fn next_page(&mut self, size: usize, busy: &BusyKeys) -> Vec<Work> {
+        let Some(first) = self.next_to_start(busy) else { return Vec::new() };
         let token = first.token;
         let mut works = vec![first];
         // A probe is one event: the receiver was away a moment ago.
         while works.len() < size && !self.context.availability.is_away() {
             // What is covered by the lease that was just looked at need not be looked at again.
-            works.extend(self.queues.next_of(token, size - works.len()));
+            works.extend(self.queues.next_of(token, size - works.len(), busy));
             if works.len() < size {
-                let Some(work) = self.next_to_start() else { break };
+                let Some(work) = self.next_to_start(busy) else { break };
                 works.push(work);
             }
         }
@@ -50,8 +68,8 @@ impl Runner {
     }
 
     /// The next work whose lease is safe. One whose lease was lost is dropped: somebody else has it.
-    pub(super) fn next_to_start(&mut self) -> Option<Work> {
-        while let Some(work) = self.queues.next() {
+    pub(super) fn next_to_start(&mut self, busy: &BusyKeys) -> Option<Work> {
+        while let Some(work) = self.queues.next(busy) {
             if !self.context.leases.is_held(work.token) {
                 add(&self.context.counters.leases_lost, 1);
                 self.drop_lost(&work);

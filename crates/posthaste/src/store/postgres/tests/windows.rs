@@ -162,7 +162,7 @@ async fn what_is_late_far_back_large_or_in_trouble_goes_the_longer_way() {
     let mut conn = store.pool.acquire().await.unwrap();
     let longer = |claimer: &Claimer| match &claimer.cursor {
         Cursor::Postgres(place) => place.takes_longer_way(),
-        Cursor::Unknown => panic!("the place is remembered"),
+        _ => panic!("the place is remembered"),
     };
     store.enqueue(&mut conn, &[numbered(0)]).await.unwrap();
     assert!(claimer.pass(0).await && !longer(&claimer));

@@ -5,6 +5,7 @@ select p.number, p.pos, p.finished, l.stop_mark, {now} - p.moved_at as age,
     select 1 from posthaste_batches b indexed by posthaste_batches_unfinished
     where b.subscription = ?1 and b.generation = ?2 and b.lane = ?3 and b.finished_at is null
   ) as unfinished,
+  exists (select 1 from posthaste_deliveries d where d.subscription = ?1 and d.seq > 0) as deliveries,
   coalesce((select seq from sqlite_sequence where name = 'posthaste_events'), 0) as last_seq,
   f.version, f.namespaces, f.topics, f.event_types, f.tenants
 from posthaste_progress p

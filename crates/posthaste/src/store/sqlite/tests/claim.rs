@@ -1,6 +1,7 @@
 //! Declaring, claiming fresh events, and settling batches.
 
 use crate::store::Hold;
+use crate::store::sqlite::read::{Range, StoredFilter, read_page};
 use crate::subscription::{ClaimBy, Start};
 
 use super::*;
@@ -250,4 +251,125 @@ async fn a_strict_batch_remembers_what_holds_it() {
         !bench.store.hold_batch(&reader, reference(&batch), &hold, &[], &holder("a", SHORT)).await.unwrap(),
         "fenced"
     );
+}
+
+/// A claimer that remembers what it read ahead, as workers do.
+struct Following<'b> {
+    bench: &'b Bench,
+    reader: Reader,
+    lane: LaneClaim,
+    cursor: Cursor,
+}
+
+impl<'b> Following<'b> {
+    async fn new(bench: &'b Bench, reader: Reader) -> Self {
+        let lane = bench.store.claim_lane(&reader, &holder("w", LONG)).await.unwrap().unwrap();
+        Self { bench, reader, lane, cursor: Cursor::Unknown }
+    }
+
+    async fn next(&mut self) -> Batch {
+        let (store, owner) = (&self.bench.store, Some(self.lane.token));
+        let holder = holder("w", LONG);
+        batch(
+            store.claim_fresh(&self.reader, self.lane.lane, owner, &holder, &mut self.cursor).await.unwrap(),
+        )
+    }
+
+    fn reads_ahead(&self) -> bool {
+        matches!(self.cursor, Cursor::Sqlite(_))
+    }
+}
+
+fn by(batch_size: u32) -> Subscription {
+    subscription().start(Start::Beginning).settings(|s| s.batch_size = batch_size)
+}
+
+#[tokio::test]
+async fn every_byte_of_an_event_arrives_with_and_without_deliveries() {
+    let bench = Bench::new().await;
+    let bytes: Vec<u8> = (0..=255).collect();
+    let large = bytes.repeat(100);
+    let odd = "\u{0}\"'\\\n\u{7f}\u{1f600}";
+    let events = [
+        NewEvent::bytes("orders", bytes.clone()).key("k").header("a", "b\"c").content_type("application/x"),
+        NewEvent::bytes("orders", large.clone()).key("größe \"quoted\" \\").aggregate("Order", "17"),
+        NewEvent::bytes("orders", Vec::new()).event_type("order.created").tenant(uuid::Uuid::from_u128(7)),
+        NewEvent::bytes("orders", odd.as_bytes().to_vec()).delay(Duration::from_secs(3600)),
+    ];
+    bench.enqueue(&events).await;
+    let plain = Following::new(&bench, bench.subscribe(by(100)).await).await.next().await.events;
+    let payloads: Vec<&[u8]> = plain.iter().map(|claimed| &claimed.event.payload[..]).collect();
+    assert_eq!(payloads, [&bytes[..], &large[..], b"", odd.as_bytes()]);
+    assert!(plain[3].wait.is_some() && plain[..3].iter().all(|claimed| claimed.wait.is_none()));
+    // The other way of reading a page says the same.
+    let other = bench.subscribe(Subscription::new("other").unwrap().start(Start::Beginning)).await;
+    let mut conn = bench.store.pool.acquire().await.unwrap();
+    let lane = plain_lane(&bench, &other).await;
+    let filter = StoredFilter::of(&crate::subscription::Filter::default()).unwrap();
+    let range = Range { after: 0, upto: i64::MAX };
+    let full = read_page(&mut conn, &other, lane, &filter, range, 100).await.unwrap();
+    let both = |page: &[ClaimedEvent]| page.iter().map(|claimed| claimed.event.clone()).collect::<Vec<_>>();
+    assert_eq!(both(&plain), both(&full));
+}
+
+async fn plain_lane(bench: &Bench, reader: &Reader) -> Lane {
+    bench.store.claim_lane(reader, &holder("x", LONG)).await.unwrap().unwrap().lane
+}
+
+#[tokio::test]
+async fn more_events_than_travel_in_one_row_are_one_page() {
+    let bench = Bench::new().await;
+    bench.enqueue(&vec![event(); 2_500]).await;
+    let mut following = Following::new(&bench, bench.subscribe(by(2_400)).await).await;
+    let pages = [following.next().await, following.next().await];
+    assert_eq!(pages.each_ref().map(|page| page.events.len()), [2_400, 100]);
+    let claimed: Vec<i64> = pages.iter().flat_map(|page| seqs(&page.events)).collect();
+    assert_eq!(claimed, (1..=2_500).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_page_that_was_read_ahead_is_claimed_only_if_it_is_still_the_next_one() {
+    let bench = Bench::new().await;
+    let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    bench.enqueue_keys(&keys).await;
+    let mut following = Following::new(&bench, bench.subscribe(by(2)).await).await;
+    assert_eq!(seqs(&following.next().await.events), [1, 2]);
+    assert!(following.reads_ahead());
+    assert_eq!(seqs(&following.next().await.events), [3, 4]);
+    // Another filter.
+    following.reader = bench.subscribe(by(2).topic("bills")).await;
+    bench.enqueue(&[NewEvent::bytes("bills", b"".to_vec())]).await;
+    assert_eq!(seqs(&following.next().await.events), [11]);
+    assert!(!following.reads_ahead(), "there was less than a page");
+    // Another place: somebody moved the lane back.
+    following.reader = bench.subscribe(by(2)).await;
+    sqlx::query("delete from posthaste_batches where number > 1").execute(&bench.store.pool).await.unwrap();
+    assert_eq!(seqs(&following.next().await.events), [3, 4]);
+    sqlx::query("delete from posthaste_batches where number > 1").execute(&bench.store.pool).await.unwrap();
+    assert_eq!(seqs(&following.next().await.events), [3, 4], "not what was read behind it");
+}
+
+#[tokio::test]
+async fn what_was_read_ahead_is_read_again_once_there_are_deliveries() {
+    let bench = Bench::new().await;
+    bench.enqueue_keys(&["a", "b", "a", "b"]).await;
+    let mut following = Following::new(&bench, bench.subscribe(by(2)).await).await;
+    let first = following.next().await;
+    assert!(following.reads_ahead());
+    let retry = Settlement::Retry { delay: Duration::from_secs(3600), error: "not yet".to_owned() };
+    let failed = &first.events[0].event;
+    let trouble = Trouble {
+        seq: failed.seq,
+        event_id: failed.id,
+        key: failed.key.clone(),
+        settlement: retry,
+        attempts: 1,
+        steps: 0,
+        solo: false,
+    };
+    let batch = BatchRef::to(&first);
+    bench.store.settle_batch(&following.reader, batch, &[trouble], &holder("w", LONG)).await.unwrap();
+    let next = following.next().await;
+    let blocked: Vec<bool> = next.events.iter().map(|claimed| claimed.blocked).collect();
+    assert_eq!((seqs(&next.events), blocked), (vec![3, 4], vec![true, false]));
 }
