@@ -55,15 +55,15 @@ struct Options {
     /// How often everybody is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Writes all samples to this file.
+    /// Writes all samples to this file, after every row.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Writes charts, and the measured part of benchmarks.md, into this folder.
     #[arg(long, value_name = "FOLDER")]
     docs: Option<PathBuf>,
-    /// Measures nothing: writes them from a file that --json has written.
+    /// Measures nothing: writes them from a file that --json has written, or from several with different rows of one machine.
     #[arg(long, value_name = "FILE", requires = "docs", conflicts_with = "json")]
-    from: Option<PathBuf>,
+    from: Vec<PathBuf>,
 }
 
 #[tokio::main]
@@ -91,15 +91,11 @@ async fn run(options: Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     check(&options)?;
-    if let (Some(folder), Some(file)) = (&options.docs, &options.from) {
-        docs::write(folder, &Run::read(file)?)?;
+    if let (Some(folder), [_, ..]) = (&options.docs, &options.from[..]) {
+        docs::write(folder, &Run::read_all(&options.from)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let run = measure(&options).await?;
-    // First the samples: they cannot be had again.
-    if let Some(file) = &options.json {
-        run.write(file)?;
-    }
     if let Some(folder) = &options.docs {
         docs::write(folder, &run)?;
     }
@@ -141,6 +137,8 @@ async fn measure(options: &Options) -> Result<Run> {
             run.figures.push(figure);
         }
         run.rows.push(row.name.to_owned());
+        // At once: samples cannot be had again.
+        options.json.as_ref().map_or(Ok(()), |file| run.write(file))?;
     }
     Ok(run)
 }

@@ -1,7 +1,7 @@
 //! A run as a whole: when, where and how it was measured, and what came out. It is what `--json` writes and `--from` reads.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sqlx::types::chrono::Utc;
@@ -41,6 +41,38 @@ impl Run {
         };
         let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(serde_json::from_str(&text).map_err(|error| problem(&error))?)
+    }
+
+    /// Several runs of the same machine, each with other rows, as one. A row that was measured twice counts as it was last.
+    pub(crate) fn read_all(files: &[PathBuf]) -> Result<Self> {
+        let runs: Vec<Self> = files.iter().map(|file| Self::read(file)).collect::<Result<_>>()?;
+        runs.into_iter().map(Ok).reduce(|all, next| all?.with(next?)).unwrap_or(Err("no file".into()))
+    }
+
+    fn with(mut self, later: Self) -> Result<Self> {
+        if self.circumstances() != later.circumstances() {
+            return Err(format!(
+                "these runs cannot stand on one page: {:?} and {:?}",
+                self.circumstances(),
+                later.circumstances()
+            )
+            .into());
+        }
+        let again = |name: &String| later.figures.iter().any(|figure| figure.name == *name);
+        self.figures.retain(|figure| !again(&figure.name));
+        self.rows.retain(|row| !later.rows.contains(row));
+        self.figures.extend(later.figures);
+        self.rows.extend(later.rows);
+        self.absent.retain(|name| later.absent.contains(name));
+        if later.date != self.date && !self.date.ends_with(&later.date) {
+            self.date = format!("{} to {}", self.date, later.date);
+        }
+        Ok(self)
+    }
+
+    /// What must be the same for figures to be comparable at all.
+    fn circumstances(&self) -> (&Machine, &BTreeMap<String, String>, bool, usize) {
+        (&self.machine, &self.settings, self.quick, self.rounds)
     }
 
     /// For programs, and for [`Run::read`].
@@ -116,6 +148,33 @@ mod tests {
         run.write(&file).unwrap();
         let read = Run::read(&file).unwrap();
         assert_eq!(format!("{read:?}"), format!("{run:?}"));
+    }
+
+    #[test]
+    fn runs_with_different_rows_are_put_together_and_the_last_measurement_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = |file: &str, rows: &[(&str, f64)], rounds: usize| {
+            let mut run = run(&rows.iter().map(|(row, _)| *row).collect::<Vec<_>>(), false);
+            run.rounds = rounds;
+            for (row, value) in rows {
+                let mut figure = Figure::timed(row, "", "1/s", Better::More);
+                figure.add("a", Role::Ours, *value);
+                run.figures.push(figure);
+            }
+            let file = folder.path().join(file);
+            run.write(&file).unwrap();
+            file
+        };
+        let first = part("1.json", &[("drain", 1.0), ("held", 2.0)], 3);
+        let second = part("2.json", &[("idle", 3.0), ("drain", 4.0)], 3);
+        let whole = Run::read_all(&[first.clone(), second]).unwrap();
+        let medians: Vec<_> =
+            whole.figures.iter().map(|f| (f.name.as_str(), f.of("a").unwrap().median())).collect();
+        assert_eq!(medians, [("held", 2.0), ("idle", 3.0), ("drain", 4.0)]);
+        assert!(whole.must_have(&["drain", "held", "idle"]).is_ok());
+        let other = part("3.json", &[("counts", 1.0)], 1);
+        let sentence = Run::read_all(&[first, other]).unwrap_err().to_string();
+        assert!(sentence.contains("cannot stand on one page"), "{sentence}");
     }
 
     #[test]

@@ -73,10 +73,11 @@ pub trait Sink: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the next page may be handed over while the last one is under way, so that the receiver does not wait for
-    /// PostgreSQL and PostgreSQL not for the receiver. In `key` order no key is in both, so each key keeps its order; but
-    /// events of different keys may arrive in another order than they were enqueued. In `strict` order it is never done,
-    /// and without an order always.
+    /// Whether a lane may hand over its next page while the last one is under way, so that the receiver does not wait for the
+    /// database and the database not for the receiver. In `key` order no key is in both (but for delayed events, which have
+    /// no order), so each key keeps its order; events of different keys may arrive in another order than they were
+    /// enqueued. In `strict` order it is never done, and without an order always. Pages of other lanes, and events that are
+    /// tried again, come whatever this says.
     fn overlaps(&self) -> bool {
         false
     }

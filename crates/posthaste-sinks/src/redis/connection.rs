@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisResult, TlsCertificates,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo,
+    RedisResult, TlsCertificates,
 };
 
 use super::errors::explain;
@@ -25,8 +25,6 @@ pub(super) struct Connection {
     shared: MultiplexedConnection,
     /// The longest word the server takes.
     pub(super) longest: usize,
-    /// Whether the server allows transactions.
-    pub(super) transactions: bool,
     used: Mutex<Instant>,
 }
 
@@ -39,8 +37,7 @@ impl Connection {
         let opened = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut shared = opened.map_err(|error| explain(&error))?;
         let longest = longest(&mut shared).await.unwrap_or(USUAL_LONGEST);
-        let transactions = allows_transactions(&mut shared).await;
-        Ok(Self { shared, longest, transactions, used: Mutex::new(Instant::now()) })
+        Ok(Self { shared, longest, used: Mutex::new(Instant::now()) })
     }
 
     /// To send something on it.
@@ -61,13 +58,6 @@ async fn longest(connection: &mut MultiplexedConnection) -> Option<usize> {
     let asked = redis::cmd("CONFIG").arg("GET").arg("proto-max-bulk-len").query_async(connection).await;
     let answer: (String, String) = asked.ok()?;
     answer.1.parse().ok()
-}
-
-/// Whether the server allows transactions. One that does not would execute each command at once, and refuse the end.
-async fn allows_transactions(connection: &mut MultiplexedConnection) -> bool {
-    let mut transaction = Pipeline::new();
-    transaction.atomic().cmd("PING").ignore();
-    transaction.exec_async(connection).await.is_ok()
 }
 
 /// Knows how to connect; reads certificates, opens nothing. The error is a sentence.

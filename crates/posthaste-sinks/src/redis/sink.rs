@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use posthaste::{Event, Outcome, Page, Sink};
-use redis::{Client, RedisResult, Script};
+use redis::{Client, ErrorKind, RedisResult, Script};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{Connection, ask, client};
@@ -13,7 +14,8 @@ use super::errors::{Failure, breaks_connection, explain, failed, refused};
 use super::fields::Entry;
 use super::script::{self, Answer};
 use super::settings::RedisSettings;
-use super::{transaction, warnings};
+use super::transaction::{self, Done};
+use super::warnings;
 use crate::endpoint::{Endpoint, Route, after_silence, too_late};
 use crate::suspicion::{Suspects, Suspicion};
 
@@ -28,6 +30,8 @@ pub struct RedisSink {
     route: Route,
     client: Client,
     script: Script,
+    /// Until one could be begun but not ended.
+    transactions: AtomicBool,
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     suspicion: Suspicion,
 }
@@ -46,7 +50,8 @@ impl RedisSink {
         let client = client(&settings)?;
         let script = Script::new(include_str!("script.lua"));
         let (connection, suspicion) = (tokio::sync::Mutex::default(), Suspicion::default());
-        Ok(Self { settings, route, client, script, connection, suspicion })
+        let transactions = AtomicBool::new(true);
+        Ok(Self { settings, route, client, script, transactions, connection, suspicion })
     }
 
     /// The connection, or a new one if there is none that works. Whoever comes meanwhile waits for the same one.
@@ -122,10 +127,16 @@ impl RedisSink {
     /// By a transaction if no event stands behind another one of its chain; if that does nothing, the script says why.
     async fn add(&self, connection: &Connection, part: &[&Ready]) -> RedisResult<Vec<Answer>> {
         let entries: Vec<&Entry> = part.iter().map(|ready| &ready.entry).collect();
-        if connection.transactions && part.iter().all(|ready| ready.chain == ready.index) {
-            match transaction::add(connection, &entries).await {
-                Err(error) if transaction::nothing_done(&error) => {}
-                done => return done,
+        if self.transactions.load(Ordering::Relaxed) && part.iter().all(|ready| ready.chain == ready.index) {
+            match transaction::add(connection, &entries).await? {
+                Done::Answers(answers) => return Ok(answers),
+                Done::Nothing => {}
+                Done::Stuck => {
+                    self.transactions.store(false, Ordering::Relaxed);
+                    self.forget();
+                    let what = "the next attempt does without one".to_owned();
+                    return Err((ErrorKind::Io, "a transaction could not be ended", what).into());
+                }
             }
         }
         let chains: Vec<usize> = part.iter().map(|ready| ready.chain).collect();

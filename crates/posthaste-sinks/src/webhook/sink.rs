@@ -155,10 +155,6 @@ impl Sink for WebhookSink {
             _ => Ok(()),
         }
     }
-
-    fn overlaps(&self) -> bool {
-        true
-    }
 }
 
 #[async_trait]

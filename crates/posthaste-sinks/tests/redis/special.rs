@@ -63,6 +63,31 @@ async fn behind_a_refused_event_its_key_stops_and_the_others_go_on() {
     assert_eq!(outcomes[2], Some(Outcome::Delivered), "without order nothing waits for anything");
 }
 
+/// Where nothing stands behind a refused event, a page is a transaction; one that the server refuses as a whole goes once more,
+/// as a script.
+#[tokio::test]
+async fn a_page_of_different_keys_is_a_transaction_and_each_event_is_added_once() {
+    let Some(bench) = bench::<Redis>().await else { return };
+    let scripts = async || bench.run::<String>("INFO commandstats").await.contains("cmdstat_evalsha");
+    bench.run::<()>("SET bad text").await;
+    let page = |first: &str| [event(first, "a", "1"), event("orders", "b", "2"), event("orders", "c", "3")];
+    let sink = bench.to("{topic}");
+    let outcomes = deliver(&sink, &page("bad")).await;
+    assert_outcome(outcomes[0].as_ref().expect("a mark"), "retry", "WRONGTYPE");
+    assert_eq!(outcomes[1..], [Some(Outcome::Delivered), Some(Outcome::Delivered)]);
+    assert_eq!((bench.run::<usize>("XLEN orders").await, scripts().await), (2, false));
+    // No memory is said before the transaction begins, and then none of it is executed.
+    bench.run::<()>("CONFIG SET maxmemory 1").await;
+    let outcomes = deliver(&sink, &page("orders")).await;
+    outcomes
+        .iter()
+        .for_each(|outcome| assert_outcome(outcome.as_ref().expect("a mark"), "unavailable", "OOM"));
+    bench.run::<()>("CONFIG SET maxmemory 0").await;
+    assert_eq!((bench.run::<usize>("XLEN orders").await, scripts().await), (2, true));
+    assert_eq!(deliver(&sink, &page("orders")).await, vec![Some(Outcome::Delivered); 3]);
+    assert_eq!(bench.run::<usize>("XLEN orders").await, 5);
+}
+
 #[tokio::test]
 async fn a_name_that_is_no_stream_stops_all_if_all_go_there() {
     let Some(bench) = bench::<Redis>().await else { return };
@@ -202,6 +227,21 @@ async fn users_without_rights_are_told_so() {
         Outcome::Delivered,
         "needs no more than that"
     );
+    assert_eq!(bench.run::<usize>("XLEN orders").await, 1, "once, although it may not begin a transaction");
+    bench.run::<()>("ACL SETUSER little +multi").await;
+    let begins = with("little", "{topic}");
+    assert_outcome(&outcome(&begins, event("orders", "a", "x")).await, "unavailable", "could not be ended");
+    assert_eq!(
+        outcome(&begins, event("orders", "a", "x")).await,
+        Outcome::Delivered,
+        "without a transaction"
+    );
+    bench.run::<()>("ACL SETUSER little +exec").await;
+    let whole = with("little", "{topic}");
+    assert_eq!(outcome(&whole, event("orders", "a", "x")).await, Outcome::Delivered);
+    bench.run::<()>("ACL SETUSER little -multi").await;
+    assert_eq!(outcome(&whole, event("orders", "a", "x")).await, Outcome::Delivered);
+    assert_eq!(bench.run::<usize>("XLEN orders").await, 4, "each once");
     assert_eq!(little.check().await, Ok(()));
     assert!(little.warnings().await[0].contains("does not tell its settings"));
     let unknown = with("nobody", "orders");
@@ -236,7 +276,7 @@ async fn a_forbidden_stream_is_retried_alone_if_streams_differ() {
         [1, 1]
     );
     assert_outcome(&outcome(&sink("forbidden"), events[0].clone()).await, "unavailable", "NOPERM");
-    bench.run::<()>("ACL SETUSER relay -evalsha").await;
+    bench.run::<()>("ACL SETUSER relay -evalsha -multi").await;
     let refused = outcome(&sink("{topic}"), events[0].clone()).await;
     assert_outcome(&refused, "unavailable", "NOPERM");
 }

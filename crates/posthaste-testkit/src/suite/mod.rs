@@ -147,6 +147,8 @@ macro_rules! store_suite {
             sinks: a_page_is_settled_mark_by_mark,
             sinks: pages_keep_key_order_through_partial_failures,
             sinks: pages_overlap_and_no_key_is_in_two_of_them,
+            sinks: pages_that_take_their_time_get_no_rows,
+            sinks: what_comes_back_of_a_slow_page_keeps_the_order_of_its_key,
             sinks: an_unavailable_sink_that_leaves_the_rest_unmarked_keeps_key_order,
             sinks: a_sink_that_goes_away_after_a_failure_keeps_key_order,
             sinks: what_was_marked_before_a_sink_hung_or_panicked_counts,

@@ -1,14 +1,15 @@
 //! Sinks: pages, marks, and key order across partial failures.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste::{ClaimBy, Order, Outcome, Page, Sink, Start};
+use tokio::sync::Notify;
 
-use super::{Backend, Script, assert_key, event, numbered, quick, until};
+use super::{Backend, Ledger, Script, assert_key, event, numbered, quick, until};
 
 /// Obeys the contract: once an event of a key was not delivered, the later ones of that key are left unmarked.
 struct Careful(Script);
@@ -262,4 +263,71 @@ pub async fn pages_overlap_and_no_key_is_in_two_of_them(db: &impl Backend) {
             _ => assert!(twice > 0, "{name}: the sink would not see it"),
         }
     }
+}
+
+/// A receiver that needs longer for every page than a batch waits for slow events is nothing unusual.
+pub async fn pages_that_take_their_time_get_no_rows(db: &impl Backend) {
+    struct Slow(Ledger);
+    #[async_trait]
+    impl Sink for Slow {
+        async fn deliver(&self, page: &mut Page) {
+            tokio::time::sleep(Duration::from_millis(800)).await;
+            page.events().iter().for_each(|event| self.0.accept(event));
+            (0..page.events().len()).for_each(|index| page.delivered(index));
+        }
+
+        fn overlaps(&self) -> bool {
+            true
+        }
+    }
+    let accepted = Ledger::default();
+    let subscription = quick("s").start(Start::Now).settings(|s| s.batch_size = 3);
+    let worker = db.posthaste().sink(subscription, Slow(accepted.clone())).start().await.expect("start");
+    db.commit((0..12).map(|n| event(&format!("key-{n}"), "x")).collect()).await;
+    while accepted.len() < 12 {
+        assert_eq!(db.deliveries("s").await, []);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    worker.stop().await;
+}
+
+/// A page lags behind and its batch is closed; then the receiver is away, and what comes back is tried one by one. If the first
+/// of a key fails, the second must not overtake it.
+pub async fn what_comes_back_of_a_slow_page_keeps_the_order_of_its_key(db: &impl Backend) {
+    #[derive(Clone)]
+    struct Lagging {
+        script: Script,
+        rows: Arc<Notify>,
+        lagged: Arc<AtomicBool>,
+    }
+    #[async_trait]
+    impl Sink for Lagging {
+        async fn deliver(&self, page: &mut Page) {
+            let first = page.events().iter().any(|event| event.text() == Some("a-00000"));
+            if first && !self.lagged.swap(true, Ordering::SeqCst) {
+                self.rows.notified().await;
+                return page.mark_rest(&Outcome::unavailable("away"));
+            }
+            Careful(self.script.clone()).deliver(page).await;
+        }
+
+        fn overlaps(&self) -> bool {
+            true
+        }
+    }
+    let script = Script::new(|event, attempt| match (event.text(), attempt) {
+        (Some("a-00000"), 1) => Outcome::retry("not yet"),
+        _ => Outcome::Delivered,
+    });
+    let sink = Lagging { script: script.clone(), rows: Arc::default(), lagged: Arc::default() };
+    let subscription = quick("s").start(Start::Beginning).settings(|s| s.batch_size = 2);
+    let mut events = numbered("a", 2);
+    events.extend([event("b", "b-00000"), event("c", "c-00000")]);
+    db.commit(events).await;
+    let worker = db.posthaste().sink(subscription, sink.clone()).start().await.expect("start");
+    until("the slow page's events have rows", async || db.deliveries("s").await.len() == 2).await;
+    sink.rows.notify_one();
+    script.accepted.wait_for(4).await;
+    worker.stop().await;
+    assert_key(&script.accepted, "a", 2);
 }

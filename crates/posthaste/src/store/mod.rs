@@ -175,7 +175,7 @@ pub(crate) trait Store: Debug + Send + Sync {
     async fn declare(&self, subscription: &Subscription) -> Result<Reader>;
     /// The subscription as it stands now.
     async fn reader(&self, name: &str) -> Result<Reader>;
-    /// All of them, as they stand now.
+    /// All of them that can be read, as they stand now.
     async fn readers(&self) -> Result<Vec<Reader>>;
 
     /// Takes a free lane with all its unfinished batches; materialises those that were lost twice.

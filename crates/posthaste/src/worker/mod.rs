@@ -33,7 +33,7 @@ use runner::{Ended, Reads, Runner};
 use strict::StrictRunner;
 
 /// How often settings are read again and free lanes are looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(750);
+const LOOK_EVERY: Duration = Duration::from_millis(650);
 
 /// What the runners of one worker share.
 #[derive(Debug)]
@@ -286,7 +286,8 @@ enum Shape {
 async fn refresh(context: &Context) -> Shape {
     let old = context.reader();
     match context.roster.reader(&*context.store, &old.name).await {
-        Ok(new) => {
+        Ok(None) => Shape::Same,
+        Ok(Some(new)) => {
             let shape = |reader: &Reader| (reader.order, reader.claim_by, reader.after_dead, reader.paused);
             let changed = shape(&old) != shape(&new);
             context.slots.resize(new.settings.concurrency);

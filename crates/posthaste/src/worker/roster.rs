@@ -5,13 +5,17 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lease::Reader;
 use crate::store::Store;
 
 /// Whoever asks within this time after another one hears the same.
 const SAME_TIME: Duration = Duration::from_millis(250);
+
+/// Nobody waits longer for another one who is asking. If the database is away, each would wait for it after the other.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was read last, and when.
 #[derive(Debug, Default)]
@@ -20,10 +24,10 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// One subscription as it stands, or stood a moment ago. Who comes while it is being read waits for that.
-    pub(crate) async fn reader(&self, store: &dyn Store, name: &str) -> Result<Reader> {
-        let mut read = self.read.lock().await;
-        let readers = match read.take().filter(|(at, _)| at.elapsed() < SAME_TIME) {
+    /// One subscription as it stands, or stood a moment ago. `None`: somebody else is asking, and takes long.
+    pub(crate) async fn reader(&self, store: &dyn Store, name: &str) -> Result<Option<Reader>> {
+        let Ok(mut read) = timeout(PATIENCE, self.read.lock()).await else { return Ok(None) };
+        let (_, readers) = match read.take().filter(|(at, _)| at.elapsed() < SAME_TIME) {
             Some(fresh) => read.insert(fresh),
             None => {
                 let at = Instant::now();
@@ -31,6 +35,11 @@ impl Roster {
                 read.insert((at, readers.map(|reader| (reader.name.clone(), reader)).collect()))
             }
         };
-        readers.1.get(name).cloned().ok_or_else(|| Error::NoSuchSubscription(name.to_owned()))
+        if let Some(reader) = readers.get(name) {
+            return Ok(Some(reader.clone()));
+        }
+        drop(read);
+        // It was deleted, or cannot be read: that is said to its own worker, and to no other.
+        store.reader(name).await.map(Some)
     }
 }

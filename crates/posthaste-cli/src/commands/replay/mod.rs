@@ -24,7 +24,8 @@ use progress::Progress;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// So long may a subscription be without a worker after its lanes were taken away.
 const NOBODY_FOR: Duration = Duration::from_secs(5);
-/// By then every running worker works with a changed setting; they look for one every 750 ms.
+/// By then every running worker works with a changed setting; they look for one every 650 ms, and may hear
+/// what another one heard 250 ms before.
 const TAKEN_UP: Duration = Duration::from_millis(1500);
 /// Counting events ahead stops here.
 const COUNTED: u64 = 10_000;

@@ -48,7 +48,7 @@ impl SqliteStore {
             .fetch_all(&self.pool)
             .await
             .map_err(Error::database("read the subscriptions"))?;
-        rows.iter().map(reader_of).collect()
+        Ok(rows.iter().filter_map(|row| reader_of(row).ok()).collect())
     }
 
     pub(crate) async fn find_open_lane(&self, reader: &Reader) -> Result<Lane> {

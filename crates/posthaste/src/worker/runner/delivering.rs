@@ -5,13 +5,14 @@ use crate::observe::add;
 use crate::page::Page;
 use crate::sink::DeliveryKey;
 
-use super::{Job, Reads, Runner};
-
-/// As many as there are open batches: one is under way while the next one follows.
-const PAGES_AT_ONCE: usize = super::OPEN_BATCHES;
+use super::{Job, PAGES_AT_ONCE, Reads, Runner};
 
 impl Runner {
     pub(super) fn start(&mut self) {
+        // Before a slot is taken: one that is given back at once would wake whoever waits for it, in turns for ever.
+        if self.context.availability.admits_nobody() {
+            return;
+        }
         if self.context.receiver.takes_pages() {
             return self.start_page();
         }
@@ -46,8 +47,11 @@ impl Runner {
             return None;
         }
         let busy = BusyKeys::of(self.running.values().flat_map(|job| &job.works));
-        // Less is not worth a page, and the rest of it would be a small one too.
-        let least = size.min(self.queues.startable()).div_ceil(2);
+        // Less is not worth a page, and the rest of it would be a small one too. A probe is one event anyway.
+        let least = match self.context.availability.is_away() {
+            true => 1,
+            false => size.min(self.queues.startable()).div_ceil(2),
+        };
         (self.queues.free_of(&busy, size) >= least).then_some(busy)
     }
 

@@ -31,6 +31,8 @@ mod stopping;
 
 /// How many batches a runner works on at once: the next is claimed while the last events of the former finish.
 const OPEN_BATCHES: usize = 2;
+/// How many pages of a lane are under way at once, if the sink allows it: one while the next one follows.
+const PAGES_AT_ONCE: usize = OPEN_BATCHES;
 /// A batch whose last events take longer than this, while others wait, is closed; the slow ones go on as deliveries.
 const SLOW_AFTER: Duration = Duration::from_millis(500);
 /// Claimed by event: what was handled is recorded after this time.
@@ -110,6 +112,8 @@ pub(super) struct Runner {
     /// How often the bell had rung when the last turn began, and when a claim began that left nothing to claim.
     rung: u64,
     caught_up: Option<u64>,
+    /// When a page last came back.
+    page_ended: Option<Instant>,
     lost: bool,
     finished: bool,
     last_reclaim: Option<Instant>,
@@ -135,6 +139,7 @@ impl Runner {
             rest: Rest::default(),
             rung: 0,
             caught_up: None,
+            page_ended: None,
             lost: false,
             finished: false,
             last_reclaim: None,

@@ -11,7 +11,7 @@ use crate::outcome::Outcome;
 use crate::page::Report;
 use crate::store::BatchRef;
 
-use super::{Reads, Runner, SLOW_AFTER};
+use super::{PAGES_AT_ONCE, Reads, Runner, SLOW_AFTER};
 
 impl Runner {
     pub(super) fn collect(&mut self) {
@@ -24,6 +24,9 @@ impl Runner {
         // A job never panics (the receiver's panics are caught) and is aborted only after the runner has let go.
         let Ok((id, reports)) = done else { return };
         let Some(job) = self.running.remove(&id) else { return };
+        if self.context.receiver.takes_pages() {
+            self.page_ended = Some(Instant::now());
+        }
         let away = reports.iter().any(|report| matches!(report.outcome, Outcome::Unavailable { .. }));
         let mut again: Vec<Work> = Vec::new();
         let mut failed_keys: Vec<String> = Vec::new();
@@ -71,9 +74,7 @@ impl Runner {
     fn leave_for_later(&mut self, work: &Work) {
         let delay = self.context.reader().settings.base_delay;
         self.done(work, Settlement::GiveBack { delay });
-        if !work.detached {
-            self.park_behind(work);
-        }
+        self.park_behind(work);
     }
 
     pub(super) fn note_availability(&self, away: bool) {
@@ -94,11 +95,9 @@ impl Runner {
 
     pub(super) fn work_done(&mut self, work: Work, outcome: Outcome) {
         let settlement = Settlement::of(outcome, work.attempts, &self.context.reader().settings);
-        if work.detached {
-            return self.done(&work, settlement);
-        }
         // The later events of the key queue behind it in the database, in the same transaction: also after a dead
-        // letter, which must be committed before the next one is sent.
+        // letter, which must be committed before the next one is sent. A detached one has none behind it as a rule, but if a
+        // page was put back, the later ones of its key are detached like itself.
         self.done(&work, settlement);
         self.park_behind(&work);
     }
@@ -265,7 +264,13 @@ impl Runner {
             }
             return Ok(SLOW_AFTER);
         };
-        let left = SLOW_AFTER.saturating_sub(front.since.elapsed());
+        // A page is slow if it lags behind another one that has ended. Two that are under way are what there should be: if
+        // their batches were closed, every event of a receiver that takes its time would get a row.
+        if self.context.receiver.takes_pages() && self.running.len() >= PAGES_AT_ONCE {
+            return Ok(SLOW_AFTER);
+        }
+        let since = self.page_ended.map_or(front.since, |ended| ended.max(front.since));
+        let left = SLOW_AFTER.saturating_sub(since.elapsed());
         if away || !left.is_zero() || self.queues.startable() > 0 {
             return Ok(left.max(Duration::from_millis(10)));
         }
