@@ -268,11 +268,6 @@ impl Availability {
         }
     }
 
-    /// Whether a delivery that wants to start now would be turned away.
-    pub(crate) fn admits_nobody(&self) -> bool {
-        self.lock().is_some_and(|away| away.probing || away.until > Instant::now())
-    }
-
     /// How long until the next probe may start.
     pub(crate) fn wait(&self) -> Option<Duration> {
         let away = *self.lock();

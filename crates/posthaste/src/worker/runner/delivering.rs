@@ -9,10 +9,6 @@ use super::{Job, PAGES_AT_ONCE, Reads, Runner};
 
 impl Runner {
     pub(super) fn start(&mut self) {
-        // Before a slot is taken: one that is given back at once would wake whoever waits for it, in turns for ever.
-        if self.context.availability.admits_nobody() {
-            return;
-        }
         if self.context.receiver.takes_pages() {
             return self.start_page();
         }
