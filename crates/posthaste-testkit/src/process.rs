@@ -50,13 +50,14 @@ pub fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// A port that nobody listens on now.
+/// A port that nobody listens on now. Not one of those that the system hands out by itself: until a server is ready to listen
+/// on such a port, any connection of the machine may have got it as its own end.
 ///
 /// # Panics
 /// If there is none.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("an address").port()
+    let mut ports = std::iter::repeat_with(|| fastrand::u16(15_000..32_000)).take(1_000);
+    ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).expect("a free port")
 }
 
 /// Waits until somebody listens on a port of this machine.
