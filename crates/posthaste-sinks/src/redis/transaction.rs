@@ -19,8 +19,8 @@ pub(super) enum Done {
     Stuck,
 }
 
-/// Adds the entries in order. Not by the client's own transactions: they tell a server that does not begin one, and executes
-/// each command at once, from one that executes nothing.
+/// Adds the entries in order. Not by the client's own transactions: they do not tell a server that begins none, and
+/// executes each command at once, from one that executes nothing.
 pub(super) async fn add(connection: &Connection, entries: &[&Entry]) -> RedisResult<Done> {
     let mut transaction = Pipeline::with_capacity(entries.len() + 2);
     transaction.ignore_errors().add_command(cmd("MULTI"));

@@ -64,7 +64,9 @@ impl Cursor {
         match self {
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.stop.is_some(),
-            _ => false,
+            Self::Unknown => false,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => false,
         }
     }
 
@@ -73,7 +75,9 @@ impl Cursor {
         match self {
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.has_open_window(),
-            _ => true,
+            Self::Unknown => true,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => true,
         }
     }
 
@@ -82,7 +86,9 @@ impl Cursor {
         match self {
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.unflushed,
-            _ => 0,
+            Self::Unknown => 0,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => 0,
         }
     }
 
@@ -95,7 +101,9 @@ impl Cursor {
         match self {
             #[cfg(feature = "postgres")]
             Self::Postgres(place) => place.unflushed = place.unflushed.saturating_sub(events),
-            _ => {}
+            Self::Unknown => {}
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => {}
         }
     }
 
