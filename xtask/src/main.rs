@@ -16,6 +16,7 @@ mod results;
 mod captures;
 mod test;
 mod bench;
+mod faults;
 mod tidy;
 
 /// How every task ends: an exit code, or a sentence for the person who started it.
@@ -48,6 +49,12 @@ const COMMANDS: &[Command] = &[
         about: "measure Posthaste side by side with its peers; `--quick` asserts counts only, `--list` names the rows, \
                 `--docs` writes charts and page",
         run: bench::run,
+    },
+    Command {
+        name: "faults",
+        about: "try every fault and print the scorecard; `--quick` tries all of them shortly, `--list` names the rows, `--only NAME` \
+                chooses some",
+        run: faults::run,
     },
     Command {
         name: "captures",

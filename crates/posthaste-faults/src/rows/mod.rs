@@ -1,0 +1,42 @@
+//! The rows of the scorecard, in the order in which they run. Each brings one kind of fault.
+
+mod order;
+mod relays;
+mod writers;
+mod connections;
+
+use futures::future::BoxFuture;
+
+use crate::finding::{Finding, Result};
+use crate::stage::Stage;
+
+/// One row.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// Its numbers in the list of faults that the field knows.
+    pub(crate) numbers: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: for<'a> fn(&'a Stage) -> BoxFuture<'a, Result<Vec<Finding>>>,
+}
+
+macro_rules! rows {
+    ($($name:literal $numbers:literal $about:literal $run:path;)+) => {
+        /// All rows.
+        pub(crate) const ROWS: &[Row] = &[$(Row {
+            name: $name,
+            numbers: $numbers,
+            about: $about,
+            run: |stage| Box::pin($run(stage)),
+        }),+];
+    };
+}
+
+rows! {
+    "commit-order" "1" "transactions that commit in another order than they began" order::commit_order;
+    "hot-keys" "2" "many writers of few keys" order::hot_keys;
+    "kill" "3" "kill -9 of relays in the middle of their batches" relays::kill;
+    "stop" "5" "SIGSTOP of a relay for three leases" relays::stop;
+    "rolling" "29" "rolling restarts by SIGTERM" relays::rolling;
+    "writers-killed" "8" "kill -9 of writers in their transactions" writers::killed;
+    "sessions-ended" "9" "every session of the relays ended by the server, again and again" connections::ended;
+}

@@ -1,0 +1,226 @@
+//! The standard trial: processes of writers, relays, the verifying sink, and the checker that compares what was accepted with
+//! what was committed. Rows bring the fault.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use posthaste::{EventId, Posthaste};
+use posthaste_testkit::{Ledger, Server, TestDatabase, Verdict};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions, PgPool};
+use tempfile::TempDir;
+
+use crate::collector::Collector;
+use crate::finding::{Finding, Result};
+use crate::relay::{Plan, Relay, SUBSCRIPTION};
+use crate::stage::Stage;
+use crate::writer::{self, Habits, Writer};
+
+/// Without a single acceptance for so long, what is missing counts as lost.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// Keys of probes: enough to find every lane.
+const PROBES: usize = 16;
+
+/// A trial under way.
+pub(crate) struct Trial {
+    pub(crate) plan: Plan,
+    pub(crate) collector: Collector,
+    pub(crate) relays: Vec<Relay>,
+    pub(crate) writers: Vec<Writer>,
+    /// Where relays and writers find the database; rows may put something in between.
+    pub(crate) relay_url: String,
+    pub(crate) writer_url: String,
+    /// The trial's own way to the database.
+    pub(crate) pool: PgPool,
+    program: PathBuf,
+    folder: TempDir,
+    /// The name of the next relay.
+    started: usize,
+}
+
+impl Trial {
+    /// On a new database of the first server that runs all the time; nobody writes and nobody reads yet.
+    pub(crate) async fn prepare(stage: &Stage, plan: Plan) -> Result<Self> {
+        Self::prepare_on(stage, &stage.servers[0], plan).await
+    }
+
+    /// On a new database of this server.
+    pub(crate) async fn prepare_on(stage: &Stage, server: &Server, plan: Plan) -> Result<Self> {
+        let database = TestDatabase::on(server).await;
+        Self::in_database(stage, database.options.to_url_lossy().as_ref(), plan).await
+    }
+
+    /// In this database, which has Posthaste's tables already.
+    pub(crate) async fn in_database(stage: &Stage, url: &str, plan: Plan) -> Result<Self> {
+        let pool = connect(url).await?;
+        writer::prepare(&pool).await?;
+        Ok(Self {
+            plan,
+            collector: Collector::start().await?,
+            relays: Vec::new(),
+            writers: Vec::new(),
+            relay_url: url.to_owned(),
+            writer_url: url.to_owned(),
+            pool,
+            program: stage.relay.clone(),
+            folder: tempfile::tempdir()?,
+            started: 0,
+        })
+    }
+
+    /// Two processes of writers and two relays, which deliver already.
+    pub(crate) async fn begin(&mut self) -> Result<()> {
+        self.start_relays(2)?;
+        self.start_writers(2, Habits::default()).await?;
+        self.until_delivering().await.map(drop)
+    }
+
+    pub(crate) async fn start_writers(&mut self, processes: usize, habits: Habits) -> Result<()> {
+        for _ in 0..processes {
+            self.writers.push(Writer::start(&self.writer_url, habits).await?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn start_relays(&mut self, count: usize) -> Result<()> {
+        for _ in 0..count {
+            let relay = self.new_relay()?;
+            self.relays.push(relay);
+        }
+        Ok(())
+    }
+
+    /// One more relay, with a name of its own.
+    pub(crate) fn new_relay(&mut self) -> Result<Relay> {
+        self.started += 1;
+        let (name, port) = (format!("relay-{}", self.started), self.collector.port());
+        Relay::start(&self.program, self.folder.path(), &name, &self.plan, &self.relay_url, port)
+    }
+
+    /// Until every lane delivers what is written now; returns how long that took.
+    pub(crate) async fn until_delivering(&mut self) -> Result<Duration> {
+        let (began, mut missing) = (Instant::now(), self.write_probes().await?);
+        while !missing.is_empty() {
+            if began.elapsed() > PATIENCE {
+                return Err(self.complaint("new events do not arrive").into());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.collector
+                .deliveries()
+                .iter()
+                .for_each(|delivery| drop(missing.remove(&delivery.accepted.id)));
+        }
+        Ok(began.elapsed())
+    }
+
+    /// One event of each of several keys, in a transaction that is repeated until it commits.
+    async fn write_probes(&self) -> Result<HashSet<EventId>> {
+        let began = Instant::now();
+        loop {
+            match self.try_write_probes().await {
+                Ok(probes) => return Ok(probes),
+                Err(error) if began.elapsed() > PATIENCE => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    async fn try_write_probes(&self) -> Result<HashSet<EventId>> {
+        let mut tx = self.pool.begin().await?;
+        let (posthaste, mut probes) = (self.posthaste(), HashSet::new());
+        for number in 0..PROBES {
+            probes.extend(writer::write(&posthaste, &mut tx, &format!("probe-{number}"), 1).await?);
+        }
+        tx.commit().await?;
+        Ok(probes)
+    }
+
+    pub(crate) fn posthaste(&self) -> Posthaste {
+        Posthaste::postgres(self.pool.clone())
+    }
+
+    /// The database is elsewhere now; relays and writers that are started from now on go there.
+    pub(crate) async fn move_to(&mut self, url: &str) -> Result<()> {
+        self.pool = connect(url).await?;
+        (self.relay_url, self.writer_url) = (url.to_owned(), url.to_owned());
+        Ok(())
+    }
+
+    /// Ends the writers, in the middle of what they do.
+    pub(crate) async fn stop_writers(&mut self) -> Result<()> {
+        for writer in self.writers.drain(..) {
+            writer.stop().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the writers, waits until everything has arrived or nothing comes any more, ends the relays, and compares.
+    pub(crate) async fn end(&mut self) -> Result<Verdict> {
+        self.stop_writers().await?;
+        self.until_all_arrived().await?;
+        // Whatever is sent without need is sent soon.
+        tokio::time::sleep(self.plan.lease.min(Duration::from_secs(2))).await;
+        for relay in &mut self.relays {
+            let status = relay.terminate().await?;
+            if !status.success() {
+                return Err(format!("a relay ended with {status}:\n{}", relay.words()).into());
+            }
+        }
+        let ledger = Ledger::default();
+        self.collector.deliveries().into_iter().for_each(|delivery| ledger.accept_raw(delivery.accepted));
+        Ok(ledger.check(&writer::committed(&self.pool).await?))
+    }
+
+    async fn until_all_arrived(&self) -> Result<()> {
+        let committed: HashSet<EventId> =
+            writer::committed(&self.pool).await?.into_iter().map(|committed| committed.id).collect();
+        let (mut seen, mut since) = (0, Instant::now());
+        while since.elapsed() < PATIENCE {
+            let deliveries = self.collector.deliveries();
+            let arrived: HashSet<EventId> = deliveries.iter().map(|delivery| delivery.accepted.id).collect();
+            if committed.is_subset(&arrived) {
+                return Ok(());
+            }
+            if deliveries.len() > seen {
+                (seen, since) = (deliveries.len(), Instant::now());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        eprintln!("{}", self.complaint("what was committed does not arrive"));
+        Ok(())
+    }
+
+    /// The trial as a finding: its figures, and that no event was given up and no relay lost.
+    pub(crate) async fn finding(&mut self, fault: &str, duplicates_allowed: usize) -> Result<Finding> {
+        let lost = self
+            .relays
+            .iter_mut()
+            .filter_map(|relay| (!relay.is_running()).then(|| relay.words()))
+            .collect::<Vec<_>>();
+        let verdict = self.end().await?;
+        let state = self.posthaste().admin().subscription(SUBSCRIPTION).await?;
+        let dead = state.dead;
+        let finding = Finding::new(fault).figures(&verdict, duplicates_allowed);
+        let finding = finding.fact("dead", dead, dead.is_zero());
+        Ok(match lost.first() {
+            Some(words) => {
+                finding.fact("relays that ended by themselves", format!("{}: {words}", lost.len()), false)
+            }
+            None => finding,
+        })
+    }
+
+    fn complaint(&self, what: &str) -> String {
+        let words: Vec<String> = self.relays.iter().map(Relay::words).collect();
+        format!("{what} within {PATIENCE:?}; the relays said last:\n{}", words.join("\n--\n"))
+    }
+}
+
+async fn connect(url: &str) -> Result<PgPool> {
+    let options: PgConnectOptions = url.parse()?;
+    let options = options.disable_statement_logging();
+    let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(5));
+    Ok(pool.connect_lazy_with(options))
+}
