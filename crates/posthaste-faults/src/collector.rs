@@ -82,6 +82,14 @@ impl Collector {
         self.lock().len()
     }
 
+    /// Takes deliveries out of the account, and says how many.
+    pub(crate) fn forget(&self, which: impl Fn(&Delivery) -> bool) -> usize {
+        let mut deliveries = self.lock();
+        let before = deliveries.len();
+        deliveries.retain(|delivery| !which(delivery));
+        before - deliveries.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Delivery>> {
         self.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
     }

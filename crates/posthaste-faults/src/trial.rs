@@ -1,17 +1,18 @@
 //! The standard trial: processes of writers, relays, the verifying sink, and the checker that compares what was accepted with
 //! what was committed. Rows bring the fault.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use posthaste::{EventId, Posthaste};
 use posthaste_testkit::{Ledger, Server, TestDatabase, Verdict};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool};
 use tempfile::TempDir;
 
-use crate::collector::Collector;
+use crate::collector::{Collector, Delivery};
 use crate::finding::{Finding, Result};
 use crate::relay::{Plan, Relay, SUBSCRIPTION};
 use crate::stage::Stage;
@@ -54,7 +55,7 @@ impl Trial {
 
     /// In this database, which has Posthaste's tables already.
     pub(crate) async fn in_database(stage: &Stage, url: &str, plan: Plan) -> Result<Self> {
-        let pool = connect(url).await?;
+        let pool = connect(url)?;
         writer::prepare(&pool).await?;
         Ok(Self {
             plan,
@@ -70,11 +71,11 @@ impl Trial {
         })
     }
 
-    /// Two processes of writers and two relays, which deliver already.
+    /// Two relays that deliver, then two processes of writers.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         self.start_relays(2)?;
-        self.start_writers(2, Habits::default()).await?;
-        self.until_delivering().await.map(drop)
+        self.until_delivering().await?;
+        self.start_writers(2, Habits::default()).await
     }
 
     pub(crate) async fn start_writers(&mut self, processes: usize, habits: Habits) -> Result<()> {
@@ -142,8 +143,8 @@ impl Trial {
     }
 
     /// The database is elsewhere now; relays and writers that are started from now on go there.
-    pub(crate) async fn move_to(&mut self, url: &str) -> Result<()> {
-        self.pool = connect(url).await?;
+    pub(crate) fn move_to(&mut self, url: &str) -> Result<()> {
+        self.pool = connect(url)?;
         (self.relay_url, self.writer_url) = (url.to_owned(), url.to_owned());
         Ok(())
     }
@@ -173,7 +174,8 @@ impl Trial {
         Ok(ledger.check(&writer::committed(&self.pool).await?))
     }
 
-    async fn until_all_arrived(&self) -> Result<()> {
+    /// Or until nothing has come for a long time.
+    pub(crate) async fn until_all_arrived(&self) -> Result<()> {
         let committed: HashSet<EventId> =
             writer::committed(&self.pool).await?.into_iter().map(|committed| committed.id).collect();
         let (mut seen, mut since) = (0, Instant::now());
@@ -190,6 +192,11 @@ impl Trial {
         }
         eprintln!("{}", self.complaint("what was committed does not arrive"));
         Ok(())
+    }
+
+    /// Takes deliveries out of the account, and says how many.
+    pub(crate) fn forget(&self, which: impl Fn(&Delivery) -> bool) -> usize {
+        self.collector.forget(which)
     }
 
     /// The trial as a finding: its figures, and that no event was given up and no relay lost.
@@ -212,13 +219,33 @@ impl Trial {
         })
     }
 
+    /// From the row of the application to the first acceptance, of all but the slowest hundredth. Probes find a relay that
+    /// starts or recovers; they are left out.
+    pub(crate) async fn slowest_but_one_percent(&self) -> Result<Duration> {
+        let rows: Vec<(uuid::Uuid, DateTime<Utc>)> =
+            sqlx::query_as("select id, at from written where key not like 'probe-%'")
+                .fetch_all(&self.pool)
+                .await?;
+        let mut first = HashMap::new();
+        for delivery in self.collector.deliveries() {
+            first.entry(delivery.accepted.id.0).or_insert(DateTime::<Utc>::from(delivery.at));
+        }
+        let took = |(id, at): &(uuid::Uuid, DateTime<Utc>)| {
+            first.get(id).and_then(|arrived| (*arrived - *at).to_std().ok())
+        };
+        let mut times: Vec<Duration> = rows.iter().filter_map(took).collect();
+        times.sort();
+        times.get(times.len() * 99 / 100).copied().ok_or_else(|| "nothing arrived".into())
+    }
+
     fn complaint(&self, what: &str) -> String {
         let words: Vec<String> = self.relays.iter().map(Relay::words).collect();
         format!("{what} within {PATIENCE:?}; the relays said last:\n{}", words.join("\n--\n"))
     }
 }
 
-async fn connect(url: &str) -> Result<PgPool> {
+/// Connections are made when they are needed.
+pub(crate) fn connect(url: &str) -> Result<PgPool> {
     let options: PgConnectOptions = url.parse()?;
     let options = options.disable_statement_logging();
     let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(5));

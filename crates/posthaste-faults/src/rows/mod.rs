@@ -4,6 +4,10 @@ mod order;
 mod relays;
 mod writers;
 mod connections;
+mod waking;
+mod held;
+mod server;
+mod network;
 
 use futures::future::BoxFuture;
 
@@ -39,4 +43,13 @@ rows! {
     "rolling" "29" "rolling restarts by SIGTERM" relays::rolling;
     "writers-killed" "8" "kill -9 of writers in their transactions" writers::killed;
     "sessions-ended" "9" "every session of the relays ended by the server, again and again" connections::ended;
+    "wake-ups" "14" "wake-ups that do not come" waking::lost;
+    "open-transactions" "16, 17" "transactions that others leave open" held::open_transactions;
+    "crash" "10" "PostgreSQL crashes and is started again" server::crash;
+    "silence" "11" "a silent cut of the network to PostgreSQL" network::silence;
+    "network" "11" "connections to PostgreSQL that break in every other way" network::broken;
+    "promotion" "12" "promotion of an asynchronous replica that lacks the last commits" server::promotion;
+    "restore" "13" "dump and restore into a new cluster" server::restore;
+    "pooler" "19" "a pooler in transaction mode" network::pooler;
+    "disk" "30" "a full disk" server::disk_full;
 }
