@@ -1,6 +1,5 @@
 //! Server programs started by tests: found on the machine, given a folder and a port of their own, ended with the test.
 
-use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -111,14 +110,15 @@ pub fn free_port() -> u16 {
 /// If nobody does within a minute.
 pub async fn until_listening(port: u16) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while connect(port).is_err() {
+    while !is_listening(port) {
         assert!(Instant::now() < deadline, "nobody listens on port {port} after a minute");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-fn connect(port: u16) -> io::Result<TcpStream> {
-    TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(1))
+/// Whether somebody listens on a port of this machine.
+pub(crate) fn is_listening(port: u16) -> bool {
+    TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(1)).is_ok()
 }
 
 #[cfg(test)]
