@@ -25,7 +25,7 @@ const BUILD: [Need; 5] = [
     Need { name: "zlib's headers", files: &["/usr/include/zlib.h"], package: "zlib1g-dev" },
 ];
 
-const SERVERS: [Need; 3] = [
+const SERVERS: [Need; 4] = [
     Need { name: "NATS", files: &["/usr/sbin/nats-server", "/usr/bin/nats-server"], package: "nats-server" },
     Need { name: "RabbitMQ", files: &["/usr/lib/rabbitmq/bin/rabbitmq-server"], package: "rabbitmq-server" },
     Need {
@@ -33,6 +33,7 @@ const SERVERS: [Need; 3] = [
         files: &["/usr/bin/redis-server", "/usr/sbin/redis-server"],
         package: "redis-server",
     },
+    Need { name: "PgBouncer", files: &["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"], package: "pgbouncer" },
 ];
 
 /// Google's emulator where the machine has it; else Debian's Go sources of a smaller one.

@@ -1,5 +1,5 @@
 //! The servers a test run needs, as one thing: the machine's own PostgreSQL and a current one run all the time; tests
-//! start brokers themselves, from programs that are made sure of here. Owns the environment variables by which tests find
+//! start brokers and servers that they take away themselves, from programs that are made sure of here. Owns the environment variables by which tests find
 //! everything, and the report on what was used and what was skipped.
 
 use std::env;
@@ -14,6 +14,7 @@ use crate::{Result, prepare, without_arguments, workspace_root};
 
 const DISTRIBUTION: &str = "POSTHASTE_TEST_POSTGRES";
 const CURRENT: &str = "POSTHASTE_TEST_POSTGRES_CURRENT";
+const PROGRAMS: &str = "POSTHASTE_TEST_POSTGRES_PROGRAMS";
 const PYTHON: &str = "POSTHASTE_TEST_PYTHON";
 const MOTO: &str = "POSTHASTE_TEST_MOTO";
 const NODE: &str = "POSTHASTE_TEST_NODE_MODULES";
@@ -26,6 +27,8 @@ const COUNTING: &[&str] = &["shared_preload_libraries=pg_stat_statements"];
 /// The servers of one run. Dropping them stops them.
 pub(crate) struct Servers {
     distribution: Server,
+    /// For tests that need a server of their own, to take it away.
+    programs: Programs,
     current: std::result::Result<Server, Skip>,
     packages: Packages,
 }
@@ -39,15 +42,19 @@ impl Servers {
         let folder = postgres::distribution()?;
         // Asked after the installation, which may have created the account.
         let account = Account::for_servers()?;
-        let distribution = start(&Programs::probe(&folder, account)?, account, COUNTING)?;
+        let programs = Programs::probe(&folder, account)?;
+        let distribution = start(&programs, account, COUNTING)?;
         let current = postgres::current(&workspace, account)
             .and_then(|programs| start(&programs, account, &[]).map_err(Skip::unexpected));
-        Ok(Self { distribution, current, packages })
+        Ok(Self { distribution, programs, current, packages })
     }
 
     /// The variables by which tests find the servers.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let mut variables = vec![(DISTRIBUTION, self.distribution.url())];
+        let mut variables = vec![
+            (DISTRIBUTION, self.distribution.url()),
+            (PROGRAMS, self.programs.folder.display().to_string()),
+        ];
         variables.extend(self.current.iter().map(|server| (CURRENT, server.url())));
         if let Ok(folder) = &self.packages.python {
             variables.push((PYTHON, folder.join("bin/python").display().to_string()));

@@ -22,9 +22,19 @@ mod database;
 #[cfg(feature = "suites")]
 mod process;
 #[cfg(feature = "suites")]
+mod account;
+#[cfg(feature = "suites")]
+mod last_will;
+#[cfg(feature = "suites")]
+mod tmpfs;
+#[cfg(feature = "suites")]
 mod gate;
 #[cfg(feature = "suites")]
 pub mod brokers;
+#[cfg(feature = "suites")]
+mod private_postgres;
+#[cfg(feature = "suites")]
+mod pgbouncer;
 #[cfg(feature = "suites")]
 mod ledger;
 #[cfg(feature = "suites")]
@@ -50,6 +60,9 @@ pub use {
     database::{Server, TestDatabase, servers},
     gate::Gate,
     ledger::{Accepted, Committed, Ledger, Verdict},
+    pgbouncer::{PgBouncer, PoolMode},
+    private_postgres::{PostgresSetup, PrivatePostgres},
     process::{Process, free_port, program, until_listening},
+    tmpfs::Tmpfs,
     workload::{Commits, Workload},
 };
