@@ -18,6 +18,7 @@ mod retry;
 mod subscription;
 mod lease;
 mod observe;
+mod failpoint;
 
 // 2 ports: what the flow needs from outside
 mod sink;

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 
 use crate::event::Event;
+use crate::failpoint::{Point, reached};
 use crate::outcome::Outcome;
 use crate::sink::{DeliveryKey, IntoOutcome, Transactional};
 use crate::store::postgres::PgStore;
@@ -51,6 +52,7 @@ impl<F: InTransactionFn<R>, R: IntoOutcome> InTransaction<F, R> {
         let text = |error: sqlx::Error| format!("the handler's transaction failed: {error}");
         let mut tx = self.store.pool.begin().await.map_err(text)?;
         let outcome = (self.handler)(&mut tx, event).await.into_outcome();
+        reached(Point::HandlerReturned);
         if outcome != Outcome::Delivered {
             tx.rollback().await.map_err(text)?;
             return Ok(outcome);
@@ -58,7 +60,9 @@ impl<F: InTransactionFn<R>, R: IntoOutcome> InTransaction<F, R> {
         if !self.store.settle_within(&mut tx, delivery).await.map_err(|error| error.to_string())? {
             return Err("the lease was lost while the handler ran; its writes were rolled back".to_owned());
         }
+        reached(Point::SettledWithin);
         tx.commit().await.map_err(text)?;
+        reached(Point::HandlerCommitted);
         Ok(outcome)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
@@ -20,7 +20,7 @@ use passing::Passing;
 #[derive(Debug)]
 pub struct Gate {
     port: u16,
-    server: SocketAddr,
+    server_port: AtomicU16,
     listening: Mutex<Option<Listening>>,
     faults: watch::Sender<Faults>,
     counts: Arc<Counts>,
@@ -38,9 +38,9 @@ impl Gate {
     pub async fn before(server_port: u16) -> Arc<Self> {
         let listener = listen(0);
         let port = listener.local_addr().expect("an address").port();
-        let server = (Ipv4Addr::LOCALHOST, server_port).into();
+        let server_port = AtomicU16::new(server_port);
         let (faults, counts) = (watch::Sender::default(), Arc::default());
-        let gate = Self { port, server, listening: Mutex::new(None), faults, counts };
+        let gate = Self { port, server_port, listening: Mutex::new(None), faults, counts };
         *gate.listening.lock().await = Some(gate.accept(listener));
         Arc::new(gate)
     }
@@ -63,6 +63,11 @@ impl Gate {
             drop(accepting.await);
             drop(open);
         }
+    }
+
+    /// Opened the next time, it leads to another server of this machine: an address that stays while servers change.
+    pub fn lead_to(&self, server_port: u16) {
+        self.server_port.store(server_port, Ordering::Relaxed);
     }
 
     /// Lets clients in again.
@@ -140,7 +145,8 @@ impl Gate {
 
     fn accept(&self, listener: TcpListener) -> Listening {
         let (open, watching) = watch::channel(());
-        let (server, faults, counts) = (self.server, self.faults.subscribe(), self.counts.clone());
+        let server: SocketAddr = (Ipv4Addr::LOCALHOST, self.server_port.load(Ordering::Relaxed)).into();
+        let (faults, counts) = (self.faults.subscribe(), self.counts.clone());
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 counts.connections.fetch_add(1, Ordering::Relaxed);

@@ -14,6 +14,8 @@ use crate::store::testing::{Move, TestStore};
 mod run;
 mod still;
 
+#[cfg(feature = "failpoints")]
+pub use crate::failpoint::{FAILPOINTS, on_failpoint};
 pub use crate::store::testing::{EventMark, NotDelivered, Why};
 pub use run::{End, Run};
 

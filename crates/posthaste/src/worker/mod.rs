@@ -10,6 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::dispatch::{Availability, Slots};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::failpoint::{Point, reached};
 use crate::id::WorkerName;
 use crate::lease::{Holder, LaneClaim, Reader, Settlement};
 use crate::observe::{Bell, Counters, add};
@@ -69,6 +70,7 @@ impl Context {
     async fn hand_over(&self, page: Page, delivery: Option<&DeliveryKey>) -> Vec<Report> {
         let timeout = self.reader().settings.timeout;
         let mut page = page.within(timeout);
+        reached(Point::Delivering);
         if tokio::time::timeout(timeout, self.receiver.receive(&mut page, delivery)).await.is_err() {
             tracing::warn!(
                 subscription = self.reader().name,
@@ -80,6 +82,7 @@ impl Context {
                 Err(_) => Outcome::unavailable("neither the event nor the check came to an end"),
             });
         }
+        reached(Point::Delivered);
         page.into_reports()
     }
 
@@ -397,6 +400,7 @@ async fn balance(
     }
     while handles.len() < share && !stop.is_cancelled() {
         let since = Instant::now();
+        reached(Point::TakingLane);
         match context.store.claim_lane(&context.reader(), &context.holder()).await {
             Ok(Some(claim)) => handles.push(start_lane(context, stop, claim, since, lanes)),
             Ok(None) => return,
@@ -413,6 +417,7 @@ fn start_lane(
     since: Instant,
     lanes: &mut JoinSet<Ended>,
 ) -> CancellationToken {
+    reached(Point::LaneTaken);
     let LaneClaim { lane, token, unfinished } = claim;
     let events: usize = unfinished.iter().map(|batch| batch.events.len()).sum();
     match unfinished.is_empty() {
@@ -467,8 +472,10 @@ async fn renew_leases(context: Arc<Context>) {
         }
         let since = Instant::now();
         let reader = context.reader();
+        reached(Point::Renewing);
         match tokio::time::timeout(lease / 3, context.store.renew(&reader, &tokens, lease)).await {
             Ok(Ok(still)) => {
+                reached(Point::Renewed);
                 let lost = context.leases.renewed(&tokens, &still, since, lease);
                 context.lease_lost("a claim", lost);
             }

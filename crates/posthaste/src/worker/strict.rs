@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::event::Event;
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, Held, Lane, Settlement, Trouble};
 use crate::observe::add;
@@ -70,6 +71,7 @@ impl StrictRunner {
             return Ok(Fresh::Again);
         }
         let (reader, holder) = (in_pace(&context.reader()), context.holder());
+        reached(Point::Claiming);
         context.store.claim_fresh(&reader, self.lane, Some(self.token), &holder, cursor).await
     }
 
@@ -82,6 +84,7 @@ impl StrictRunner {
     ) -> Result<Option<Ended>> {
         match next? {
             Fresh::Batch(batch) => {
+                reached(Point::Claimed);
                 idle.reset();
                 self.context.pace.charge(&self.context.reader(), batch.events.len());
                 match self.handle(batch, stop).await? {
@@ -141,8 +144,10 @@ impl StrictRunner {
         }
         let context = &self.context;
         let (reader, holder) = (context.reader(), context.holder());
+        reached(Point::Settling);
         match self.insist(|| context.store.settle_batch(&reader, key, &troubles, &holder)).await? {
             true => {
+                reached(Point::Settled);
                 add(&context.counters.batches, 1);
                 Ok(Handled::Finished)
             }
@@ -256,7 +261,11 @@ impl StrictRunner {
         let Held { attempts, steps, wait: delay } = held;
         let hold = Hold { done_to: step.done_to, attempts, steps, delay, error };
         let (reader, holder) = (context.reader(), context.holder());
-        self.insist(|| context.store.hold_batch(&reader, step.key, &hold, troubles, &holder)).await
+        reached(Point::Holding);
+        let held =
+            self.insist(|| context.store.hold_batch(&reader, step.key, &hold, troubles, &holder)).await;
+        reached(Point::Held);
+        held
     }
 
     /// Writes again when the database refuses, while the lease is held: giving up would repeat what was delivered.

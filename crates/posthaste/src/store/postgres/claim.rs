@@ -5,6 +5,7 @@ use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Held, Holder, Lane, Reader};
 use crate::store::rows::{as_deliveries, order_key};
@@ -126,6 +127,7 @@ impl PgStore {
         let Some((mark, durable)) = self.look(conn, lane, place, advance_from(place)).await? else {
             return Ok(false);
         };
+        reached(Point::WindowFixed);
         place.hi = Some(mark.following(&place.lo));
         place.durable = durable;
         place.late_exhausted = false;
@@ -149,6 +151,7 @@ impl PgStore {
                 self.read_page(conn, claim.reader, claim.lane, &place.filter, &hi, &range, most).await?
             }
         };
+        reached(Point::PageRead);
         match claim.reader.claim_by {
             ClaimBy::Batch => self.claim_as_batch(conn, claim, place, hi, page).await,
             ClaimBy::Event => self.claim_by_event(conn, claim, place, hi, page).await,
@@ -262,6 +265,7 @@ impl PgStore {
             .fetch_optional(conn)
             .await
             .map_err(Error::database(DOING))?;
+        reached(Point::BatchInserted);
         Ok(row.map(|row| Inserted { hi: row.get("hi"), at: row.get("inserted_at"), flush }))
     }
 

@@ -4,6 +4,7 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{DeliveryClaim, DeliverySettlement, Holder, Reader, Settlement};
 use crate::store::rows::Change;
@@ -36,6 +37,7 @@ impl PgStore {
             release.execute(&mut *tx).await.map_err(Error::database(DOING))?;
         }
         self.take_back_expired(&mut tx, reader).await?;
+        reached(Point::DueExpired);
         let token = Token::new();
         let rows = sqlx::query(self.sql.claim_deliveries.clone())
             .bind(reader.id)
@@ -47,7 +49,9 @@ impl PgStore {
             .fetch_all(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
+        reached(Point::DueMarked);
         tx.commit().await.map_err(Error::database(DOING))?;
+        reached(Point::DueClaimed);
         rows.iter().map(|row| claim_of(row, token)).collect()
     }
 
@@ -84,9 +88,11 @@ impl PgStore {
             self.lock_subscription(&mut tx, reader).await?;
         }
         let mut rows = self.delete_delivered(&mut tx, reader, settlements).await?;
+        reached(Point::DueDeleted);
         rows.extend(self.update_others(&mut tx, reader, settlements).await?);
         let keys = rows.iter().filter_map(|row| row.get("key")).collect();
         self.promote(&mut tx, reader, keys).await?;
+        reached(Point::DuePromoted);
         tx.commit().await.map_err(Error::database(doing))?;
         Ok(rows.iter().map(|row| row.get("seq")).collect())
     }

@@ -6,6 +6,7 @@ use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
 use crate::sink::DeliveryKey;
@@ -36,6 +37,7 @@ impl PgStore {
         if !self.mark_finished(&mut tx, reader, batch, None).await? {
             return Ok(false);
         }
+        reached(Point::BatchFinished);
         self.insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit().await.map_err(Error::database(DOING))?;
         Ok(true)
@@ -93,6 +95,7 @@ impl PgStore {
         if done.rows_affected() == 0 {
             return Ok(false);
         }
+        reached(Point::ProgressNoted);
         self.insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit().await.map_err(Error::database(doing))?;
         Ok(true)
@@ -126,6 +129,7 @@ impl PgStore {
         if done.rows_affected() == 0 {
             return Ok(false);
         }
+        reached(Point::HoldNoted);
         self.insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit().await.map_err(Error::database(doing))?;
         Ok(true)

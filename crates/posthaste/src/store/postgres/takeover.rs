@@ -4,6 +4,7 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Batch, Held, Holder, Lane, LaneClaim, Reader, Trouble};
 use crate::store::rows::{isolated, leave_out};
@@ -39,7 +40,9 @@ impl PgStore {
             .map_err(Error::database(DOING))?;
         let Some(row) = taken else { return Ok(None) };
         let lane = Lane { generation: row.get("generation"), number: row.get("lane"), of: row.get("lanes") };
+        reached(Point::LaneMarked);
         let unfinished = self.take_over(&mut tx, reader, lane, token, holder).await?;
+        reached(Point::LaneReread);
         tx.commit().await.map_err(Error::database(DOING))?;
         Ok(Some(LaneClaim { lane, token, unfinished }))
     }
@@ -176,6 +179,7 @@ impl PgStore {
         let lane = Lane { generation: row.get("generation"), number: row.get("lane"), of: row.get("lanes") };
         let batch = self.reread_batch(&mut tx, reader, lane, token, &row).await?;
         let batch = self.materialise_if_lost_before(&mut tx, reader, batch, holder).await?;
+        reached(Point::BatchReread);
         tx.commit().await.map_err(Error::database(DOING))?;
         Ok(batch)
     }

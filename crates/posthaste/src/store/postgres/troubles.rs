@@ -6,6 +6,7 @@ use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::lease::{Holder, Reader, Trouble};
 use crate::store::rows::{DeliveryRow, delivery_rows};
 
@@ -46,6 +47,7 @@ impl PgStore {
             .fetch_all(tx)
             .await
             .map_err(Error::database("write deliveries"))?;
+        reached(Point::TroublesWritten);
         Ok(written.iter().map(|row| row.get::<i64, _>("seq")).collect())
     }
 

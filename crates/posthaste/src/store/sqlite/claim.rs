@@ -3,6 +3,7 @@
 use sqlx::SqliteConnection;
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Held, Holder, Lane, Reader};
 use crate::store::rows::{as_deliveries, order_key};
@@ -51,6 +52,7 @@ impl SqliteStore {
         let fresh = claim_under_lock(&mut tx, &claim, &place, ahead).await?;
         // Before the commit, which waits for the disk.
         let next = full_page_end(&fresh, reader).and_then(|end| self.read_ahead(&claim, &place, end));
+        reached(Point::BatchInserted);
         tx.commit(DOING).await?;
         *cursor = next.map_or(Cursor::Unknown, |ahead| Cursor::Sqlite(Box::new(ahead)));
         Ok(fresh)
@@ -94,6 +96,7 @@ async fn claim_under_lock(
         Some(page) => page,
         None => next_page(tx, claim, place).await?,
     };
+    reached(Point::PageRead);
     match claim.reader.claim_by {
         _ if page.is_empty() => pass_unwanted(tx, claim, place).await,
         ClaimBy::Batch => claim_as_batch(tx, claim, place, page).await,

@@ -7,6 +7,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{DeliveryClaim, DeliverySettlement, Holder, Reader, Settlement, Trouble};
 use crate::store::rows::{Change, DeliveryRow, delivery_rows};
@@ -36,6 +37,7 @@ impl SqliteStore {
             release.execute(&mut *tx).await.map_err(Error::database(DOING))?;
         }
         take_back_expired(&mut tx, reader).await?;
+        reached(Point::DueExpired);
         let token = Token::new();
         let seqs: Vec<i64> = sqlx::query_scalar(SQL.claim_deliveries.clone())
             .bind(reader.id)
@@ -48,7 +50,9 @@ impl SqliteStore {
             .await
             .map_err(Error::database(DOING))?;
         let claims = read_claimed(&mut tx, reader, &seqs, token).await?;
+        reached(Point::DueMarked);
         tx.commit(DOING).await?;
+        reached(Point::DueClaimed);
         Ok(claims)
     }
 
@@ -59,8 +63,10 @@ impl SqliteStore {
     ) -> Result<Vec<i64>> {
         let mut tx = self.begin(SETTLING).await?;
         let mut rows = delete_delivered(&mut tx, reader, settlements).await?;
+        reached(Point::DueDeleted);
         rows.extend(update_others(&mut tx, reader, settlements).await?);
         promote(&mut tx, reader, keys_of(&rows)).await?;
+        reached(Point::DuePromoted);
         tx.commit(SETTLING).await?;
         Ok(rows.iter().map(|row| row.get("seq")).collect())
     }
@@ -206,6 +212,7 @@ pub(super) async fn insert_troubles(
         .fetch_all(tx)
         .await
         .map_err(Error::database("write deliveries"))?;
+    reached(Point::TroublesWritten);
     Ok(written.into_iter().collect())
 }
 

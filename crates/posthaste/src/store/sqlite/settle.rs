@@ -7,6 +7,7 @@ use sqlx::SqliteConnection;
 use uuid::fmt::Hyphenated;
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Holder, Lane, Reader, Trouble};
 use crate::store::rows::small;
@@ -31,6 +32,7 @@ impl SqliteStore {
         if !mark_finished(&mut tx, reader, batch).await? {
             return Ok(false);
         }
+        reached(Point::BatchFinished);
         insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit(DOING).await?;
         Ok(true)
@@ -61,6 +63,7 @@ impl SqliteStore {
         if done.rows_affected() == 0 {
             return Ok(false);
         }
+        reached(Point::ProgressNoted);
         insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit(doing).await?;
         Ok(true)
@@ -93,6 +96,7 @@ impl SqliteStore {
         if done.rows_affected() == 0 {
             return Ok(false);
         }
+        reached(Point::HoldNoted);
         insert_troubles(&mut tx, reader, troubles, holder).await?;
         tx.commit(doing).await?;
         Ok(true)

@@ -4,6 +4,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Batch, Held, Holder, Lane, LaneClaim, Reader, Trouble};
 use crate::store::rows::{isolated, leave_out};
@@ -41,7 +42,9 @@ impl SqliteStore {
             .map_err(Error::database(DOING))?;
         let Some(row) = taken else { return Ok(None) };
         let lane = lane_of(&row);
+        reached(Point::LaneMarked);
         let unfinished = take_over(&mut tx, reader, lane, token, holder).await?;
+        reached(Point::LaneReread);
         tx.commit(DOING).await?;
         Ok(Some(LaneClaim { lane, token, unfinished }))
     }
@@ -68,6 +71,7 @@ impl SqliteStore {
         let Some(row) = taken else { return Ok(None) };
         let batch = reread_batch(&mut tx, reader, lane_of(&row), token, &row).await?;
         let batch = materialise_if_lost_before(&mut tx, reader, batch, holder).await?;
+        reached(Point::BatchReread);
         tx.commit(DOING).await?;
         Ok(batch)
     }

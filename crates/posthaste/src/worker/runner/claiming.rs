@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::dispatch::{Source, Work};
 use crate::error::Result;
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Batch, ClaimedEvent, DeliveryClaim, Lane, Reader, Settlement};
 use crate::sink::Receiver;
@@ -95,11 +96,13 @@ impl Runner {
         let since = Instant::now();
         let context = self.context.clone();
         let holder = context.holder();
+        reached(Point::Claiming);
         let fresh = context.store.claim_fresh(reader, lane, owner, &holder, &mut self.cursor).await?;
         match fresh {
             // A crash or a fail-over of the server has undone that one. What is queued of it is to be claimed again.
             Fresh::Batch(batch) if self.is_open(batch.number) => self.lost = true,
             Fresh::Batch(batch) => {
+                reached(Point::Claimed);
                 if owner.is_none() {
                     context.leases.hold(batch.token, 1, since, holder.lease);
                 }
@@ -109,6 +112,7 @@ impl Runner {
                 self.take_in(batch);
             }
             Fresh::Deliveries(claims) => {
+                reached(Point::Claimed);
                 self.rest.claimed(since, claims.len(), self.left_some(claims.len(), reader));
                 self.take_in_deliveries(claims, since);
             }
@@ -140,9 +144,11 @@ impl Runner {
         self.last_reclaim = Some(Instant::now());
         let since = Instant::now();
         let context = self.context.clone();
+        reached(Point::Reclaiming);
         let Some(batch) = context.store.reclaim_batch(reader, &context.holder()).await? else {
             return Ok(false);
         };
+        reached(Point::Reclaimed);
         context.leases.hold(batch.token, 1, since, context.holder().lease);
         self.take_in(batch);
         self.last_reclaim = None;
@@ -156,6 +162,7 @@ impl Runner {
         let limit = (reader.settings.concurrency as usize).saturating_sub(held).max(1);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX).min(reader.settings.batch_size);
         let solo_allowed = self.solo_allowed();
+        reached(Point::ClaimingDue);
         let claims = context.store.claim_deliveries(reader, &context.holder(), limit, solo_allowed).await?;
         let found = !claims.is_empty();
         self.take_in_deliveries(claims, since);

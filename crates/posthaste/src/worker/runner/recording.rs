@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::failpoint::{Point, reached};
 use crate::sink::Receiver;
 use crate::store::Handled;
 use crate::subscription::ClaimBy;
@@ -52,10 +53,12 @@ impl Runner {
         let (context, handled) = (self.context.clone(), open.progress());
         let (batch, troubles) = (open.batch, &open.troubles);
         let (reader, holder) = (context.reader(), context.holder());
+        reached(Point::Recording);
         if !context.store.record_batch(&reader, batch, &handled, troubles, &holder).await? {
             self.batch_settled(index, false);
             return Ok(false);
         }
+        reached(Point::Recorded);
         let open = &mut self.open[index];
         open.unrecorded_since = None;
         open.batch.records += 1;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::dispatch::{Source, Work};
 use crate::error::Result;
+use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{DeliverySettlement, Settlement, Trouble};
 use crate::observe::add;
@@ -155,8 +156,10 @@ impl Runner {
             }
             let context = self.context.clone();
             let (batch, troubles) = (open.batch, &open.troubles);
+            reached(Point::Settling);
             let held =
                 context.store.settle_batch(&context.reader(), batch, troubles, &context.holder()).await?;
+            reached(Point::Settled);
             self.batch_settled(index, held);
         }
         Ok(())
@@ -181,7 +184,9 @@ impl Runner {
         let flush = unflushed >= reader.settings.batch_size as usize;
         let settle = context.store.settle_delivered(&reader, delivered, &holder, flush);
         let claim = async { if claims { self.claim().await } else { Ok(false) } };
+        reached(Point::Settling);
         let (settled, claimed) = tokio::join!(settle, claim);
+        reached(Point::Settled);
         let held = settled?;
         if flush && held {
             self.cursor.note_flushed(unflushed);
@@ -231,7 +236,9 @@ impl Runner {
         let by_handler = |s: &DeliverySettlement| transactional && s.settlement == Settlement::Delivered;
         let to_write: Vec<_> = self.settlements.iter().filter(|s| !by_handler(s)).cloned().collect();
         if !to_write.is_empty() {
+            reached(Point::SettlingDue);
             let written = self.context.store.settle_deliveries(&self.context.reader(), &to_write).await?;
+            reached(Point::DueSettled);
             let lost = to_write.iter().filter(|s| !written.contains(&s.seq)).count();
             self.context.lease_lost("a delivery", lost);
         }
