@@ -95,6 +95,11 @@ impl Question {
         Self { doing, subscription: 0, within: ANSWER_WITHIN }
     }
 
+    #[cfg(test)]
+    pub(super) fn within(self, within: Duration) -> Self {
+        Self { within, ..self }
+    }
+
     /// About a subscription: the answer must come while its lease can still be renewed.
     pub(super) fn about(doing: &'static str, reader: &Reader) -> Self {
         let within = (reader.settings.lease / 3).clamp(SHORTEST, ANSWER_WITHIN);
@@ -134,8 +139,17 @@ impl PgStore {
     pub(crate) async fn lend(&self, doing: &'static str) -> Result<Lent> {
         match timeout(CONNECT_WITHIN, self.pool.acquire()).await {
             Ok(given) => given.map(Lent).map_err(Error::database(doing)),
-            Err(_) => Err(Error::NoConnection { doing, within: CONNECT_WITHIN }),
+            Err(_) => {
+                self.try_idle_connections();
+                Err(Error::NoConnection { doing, within: CONNECT_WITHIN })
+            }
         }
+    }
+
+    /// If one connection fell silent, others may have as well: all are tried at once, not one by each of the next questions.
+    fn try_idle_connections(&self) {
+        let idle: Vec<Lent> = std::iter::from_fn(|| self.pool.try_acquire().map(Lent)).collect();
+        tracing::debug!(connections = idle.len(), "PostgreSQL fell silent; trying what lies in the pool");
     }
 
     /// An answer, or that it is late.
@@ -152,6 +166,7 @@ impl PgStore {
             }
             Ok(Err(error)) => Err(error),
             Err(_) => {
+                self.try_idle_connections();
                 self.patience.overran(&question);
                 Err(Error::Late { doing: question.doing, within })
             }

@@ -2,6 +2,7 @@
 
 mod plans;
 mod windows;
+mod deadlines;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
