@@ -76,12 +76,12 @@ fn build(workspace: &Path, everything: bool) -> Result<PathBuf> {
 
 fn program_in(built: &Path) -> Result<PathBuf> {
     let text = fs::read_to_string(built).map_err(|error| format!("{}: {error}", built.display()))?;
-    let programs =
+    let mut programs =
         text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(|message| {
             let path = PathBuf::from(message["executable"].as_str()?);
             (path.file_name() == Some(OsStr::new(PROGRAM))).then_some(path)
         });
-    programs.last().ok_or_else(|| format!("cargo built no program {PROGRAM}"))
+    programs.next_back().ok_or_else(|| format!("cargo built no program {PROGRAM}"))
 }
 
 #[cfg(test)]

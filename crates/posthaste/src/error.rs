@@ -71,6 +71,26 @@ pub enum Error {
         /// What the database or the connection said.
         source: sqlx::Error,
     },
+    /// The database did not answer in time. What was asked may have happened, or may still happen.
+    #[error(
+        "{doing}: PostgreSQL did not answer within {within:?}; it is away or blocked, or the network before it is cut"
+    )]
+    Late {
+        /// What was being done.
+        doing: &'static str,
+        /// How long was waited.
+        within: std::time::Duration,
+    },
+    /// The pool had no connection to the database, and could make none. Nothing was asked.
+    #[error(
+        "{doing}: there was no connection to PostgreSQL within {within:?}; it is away, or all connections of the pool are in use"
+    )]
+    NoConnection {
+        /// What was being done.
+        doing: &'static str,
+        /// How long was waited.
+        within: std::time::Duration,
+    },
     /// Redis refused or could not be reached.
     #[cfg(feature = "redis")]
     #[error("{doing}: {source}")]
@@ -127,9 +147,27 @@ impl Error {
             Self::LeaseLost => ErrorKind::LeaseLost,
             Self::Schema(_) | Self::ClusterChanged { .. } | Self::Corrupt(_) => ErrorKind::NeedsOperator,
             Self::Conflict { .. } => ErrorKind::Conflict,
-            Self::Database { .. } => ErrorKind::Unavailable,
+            Self::Database { .. } | Self::Late { .. } | Self::NoConnection { .. } => ErrorKind::Unavailable,
             #[cfg(feature = "redis")]
             Self::Redis { .. } => ErrorKind::Unavailable,
+        }
+    }
+
+    /// Whether the database could not be reached or did not answer: nobody's fault but its own.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            Self::Late { .. } | Self::NoConnection { .. } => true,
+            Self::Database { source, .. } => match source.as_database_error() {
+                // Connection exceptions, and a server that shuts down or starts.
+                Some(error) => {
+                    error.code().is_some_and(|code| code.starts_with("08") || code.starts_with("57P"))
+                }
+                None => {
+                    matches!(source, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+                }
+            },
+            _ => false,
         }
     }
 

@@ -161,7 +161,8 @@ impl Receiver {
                 Ok(answer) => answer,
                 Err(panic) => Err(format!("the check panicked: {}", panic_text(&*panic))),
             },
-            _ => Ok(()),
+            Self::Transactional(handler) => handler.check().await,
+            Self::Handler(_) => Ok(()),
         }
     }
 }
@@ -185,6 +186,8 @@ pub(crate) struct DeliveryKey {
 pub(crate) trait Transactional: Send + Sync {
     /// `Delivered` means: committed and settled.
     async fn handle(&self, event: Arc<Event>, delivery: &DeliveryKey) -> Outcome;
+    /// Whether the database is there.
+    async fn check(&self) -> Result<(), String>;
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

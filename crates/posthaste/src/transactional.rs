@@ -1,17 +1,21 @@
 //! The transactional handler: its writes commit together with the settlement, hence exactly once inside one database.
 
 use std::marker::PhantomData;
+use std::ops::DerefMut;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
 
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::failpoint::{Point, reached};
 use crate::outcome::Outcome;
 use crate::sink::{DeliveryKey, IntoOutcome, Transactional};
 use crate::store::postgres::PgStore;
+
+const DOING: &str = "the handler's transaction";
 
 /// A function that handles one event inside a transaction that also settles it.
 pub(crate) trait InTransactionFn<R>:
@@ -41,28 +45,31 @@ impl<F: InTransactionFn<R>, R: IntoOutcome + 'static> Transactional for InTransa
     async fn handle(&self, event: Arc<Event>, delivery: &DeliveryKey) -> Outcome {
         match self.handle_and_settle(event, delivery).await {
             Ok(outcome) => outcome,
-            // The attempt is settled outside, under the same token: if the commit did happen, that changes nothing.
+            // It is tried again under the same token, or settled outside: if the commit did happen, neither changes anything.
+            Err(error) if error.is_away() => Outcome::unavailable(error),
             Err(error) => Outcome::retry(error),
         }
+    }
+
+    async fn check(&self) -> std::result::Result<(), String> {
+        self.store.answers().await.map_err(|error| error.to_string())
     }
 }
 
 impl<F: InTransactionFn<R>, R: IntoOutcome> InTransaction<F, R> {
-    async fn handle_and_settle(&self, event: Arc<Event>, delivery: &DeliveryKey) -> Result<Outcome, String> {
-        let text = |error: sqlx::Error| format!("the handler's transaction failed: {error}");
-        let mut tx = self.store.pool.begin().await.map_err(text)?;
+    async fn handle_and_settle(&self, event: Arc<Event>, delivery: &DeliveryKey) -> Result<Outcome> {
+        let mut conn = self.store.lend(DOING).await?;
+        // Not as the engine begins its own: the handler may take its time between two statements.
+        let mut tx = conn.deref_mut().begin().await.map_err(Error::database(DOING))?;
         let outcome = (self.handler)(&mut tx, event).await.into_outcome();
         reached(Point::HandlerReturned);
-        if outcome != Outcome::Delivered {
-            tx.rollback().await.map_err(text)?;
-            return Ok(outcome);
+        match outcome {
+            Outcome::Delivered => {
+                self.store.settle_and_commit(tx, delivery).await?;
+                reached(Point::HandlerCommitted);
+            }
+            _ => self.store.roll_back(tx).await?,
         }
-        if !self.store.settle_within(&mut tx, delivery).await.map_err(|error| error.to_string())? {
-            return Err("the lease was lost while the handler ran; its writes were rolled back".to_owned());
-        }
-        reached(Point::SettledWithin);
-        tx.commit().await.map_err(text)?;
-        reached(Point::HandlerCommitted);
         Ok(outcome)
     }
 }

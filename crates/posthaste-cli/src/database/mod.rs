@@ -7,7 +7,7 @@ use std::time::Duration;
 use posthaste::Posthaste;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::{ConnectOptions, PgPool, SqlitePool};
+use sqlx::{ConnectOptions, PgConnection, PgPool, SqlitePool};
 
 use crate::config::{Address, DatabaseConfig, is_remote, says_ssl_mode};
 use crate::failure::Failure;
@@ -47,7 +47,10 @@ pub(crate) struct Database {
 impl Database {
     /// Prepares connections; none is made yet.
     pub(crate) fn prepare(config: &DatabaseConfig) -> Result<Self, Failure> {
-        Self::waiting(config, LONGEST_WRITE)
+        // PostgreSQL is listened to on one connection beside the pool.
+        let beside = u32::from(matches!(config.address, Address::Postgres(_)));
+        let pooled = DatabaseConfig { connections: config.connections - beside, ..config.clone() };
+        Ok(Self { config: config.clone(), ..Self::waiting(&pooled, LONGEST_WRITE)? })
     }
 
     /// The same for somebody who waits for an answer, and would rather hear that the database is locked.
@@ -59,8 +62,11 @@ impl Database {
         let (posthaste, pool) = match &config.address {
             Address::Postgres(url) => {
                 let options = postgres_options(url.expose())?;
-                let pool =
-                    PgPoolOptions::new().max_connections(config.connections).connect_lazy_with(options);
+                let pool = PgPoolOptions::new()
+                    .max_connections(config.connections)
+                    .acquire_timeout(ANSWER_WITHIN)
+                    .after_connect(|conn, _| Box::pin(notice_a_cut(conn)))
+                    .connect_lazy_with(options);
                 (Posthaste::postgres_in(pool.clone(), config.schema.clone()), Pool::Postgres(pool))
             }
             Address::Sqlite(path) => {
@@ -145,6 +151,24 @@ fn postgres_options(url: &str) -> Result<PgConnectOptions, Failure> {
         true => options.ssl_mode(PgSslMode::VerifyFull),
         false => options,
     })
+}
+
+/// Lets the server notice that the network to us is cut, within seconds instead of hours: until then it would keep the locks of
+/// what we were doing, and others would wait for them. Not as parameters of the connection: a pooler refuses those it does
+/// not know. What the server does not know is left out, and what it refuses is no reason not to work.
+async fn notice_a_cut(conn: &mut PgConnection) -> sqlx::Result<()> {
+    let settings = "select set_config(s.name, wanted.value, false) from pg_settings s join (values \
+         ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), \
+         ('tcp_user_timeout', '20000'), ('client_connection_check_interval', '10000')) \
+         as wanted (name, value) on wanted.name = s.name";
+    match sqlx::raw_sql(settings).execute(conn).await {
+        Err(error) if error.as_database_error().is_none() => Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "the server does not let us say when a connection counts as dead");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 /// A misspelt path must not become an empty database.

@@ -28,6 +28,9 @@ pub(crate) fn refused(error: &posthaste::Error, config: &DatabaseConfig) -> Fail
         (Error::Database { source, .. } | Error::Conflict { source, .. }, _) => {
             Refusal::of(source, config).into()
         }
+        (Error::Late { within, .. } | Error::NoConnection { within, .. }, _) => {
+            Refusal::late(config, *within).into()
+        }
         (Error::Schema(sentence), _) => {
             let sentence = sentence.replace("run migrate", "run `posthaste migrate`");
             Failure::configuration(sentence)

@@ -59,6 +59,10 @@ pub(crate) enum Cursor {
 }
 
 impl Cursor {
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+
     /// Whether the lane ends soon: it can be closed only when everything in it is settled.
     pub(crate) fn stops(&self) -> bool {
         match self {
@@ -197,9 +201,16 @@ pub(crate) trait Store: Debug + Send + Sync {
         holder: &Holder,
         cursor: &mut Cursor,
     ) -> Result<Fresh>;
-    /// The unfinished batches an owner holds under its token: after a claim whose answer was lost, this tells whether it
-    /// happened. Stores that share the process with their database have no answer to lose.
-    async fn held_batches(&self, _reader: &Reader, _lane: Lane, _owner: Token) -> Result<Vec<Batch>> {
+    /// Where a lane stands, and after that the unfinished batches its owner holds: among them are claims whose answer was
+    /// lost. One that happens later still has the number of the next claim, which is refused then. Stores that share the
+    /// process with their database have no answer to lose.
+    async fn held_batches(
+        &self,
+        _reader: &Reader,
+        _lane: Lane,
+        _owner: Token,
+        _cursor: &mut Cursor,
+    ) -> Result<Vec<Batch>> {
         Ok(Vec::new())
     }
     /// Order `none`: takes a batch whose lease ran out, or materialises it if it was lost twice (`None` then).

@@ -91,8 +91,14 @@ impl Store for Still {
         self.moved(self.inner.claim_fresh(reader, lane, owner, holder, cursor).await)
     }
 
-    async fn held_batches(&self, reader: &Reader, lane: Lane, owner: Token) -> Result<Vec<Batch>> {
-        self.inner.held_batches(reader, lane, owner).await
+    async fn held_batches(
+        &self,
+        reader: &Reader,
+        lane: Lane,
+        owner: Token,
+        cursor: &mut Cursor,
+    ) -> Result<Vec<Batch>> {
+        self.inner.held_batches(reader, lane, owner, cursor).await
     }
 
     async fn reclaim_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {

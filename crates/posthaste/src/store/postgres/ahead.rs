@@ -6,12 +6,12 @@
 
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-use super::PgStore;
 use super::claim::Claim;
 use super::mark::{Mark, Range};
 use super::read::{Most, Page, PgCursor};
+use super::{PgStore, Question};
 
 /// A page that is being read.
 #[derive(Debug)]
@@ -59,8 +59,11 @@ impl PgStore {
         let (after, most) = (last.event.seq, Most::page_of(reader.settings.batch_size));
         let (filter, hi, range) = (place.filter.clone(), hi.clone(), place.rest(hi, after));
         let page = tokio::spawn(async move {
-            let mut conn = store.pool.acquire().await.map_err(Error::database("read ahead"))?;
-            store.read_page(&mut conn, &reader, lane, &filter, &hi, &range, most).await
+            let reading = async {
+                let mut conn = store.lend("read ahead").await?;
+                store.read_page(&mut conn, &reader, lane, &filter, &hi, &range, most).await
+            };
+            store.within(Question::about("read ahead", &reader), reading).await
         });
         place.ahead = Some(Ahead { after, most, page: AbortOnDropHandle::new(page) });
     }

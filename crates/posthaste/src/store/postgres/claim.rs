@@ -40,7 +40,7 @@ impl PgStore {
             Cursor::Postgres(place) => place.page_ahead(most).await,
             _ => None,
         };
-        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
         let mut place = match known {
             Cursor::Postgres(place) => place,
             _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),

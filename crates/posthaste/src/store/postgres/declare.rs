@@ -31,7 +31,10 @@ impl PgStore {
             self.split_lanes(&reader, subscription.lanes).await?;
         }
         if known.is_some() {
-            sqlx::query(self.sql.ring.clone()).execute(&self.pool).await.map_err(Error::database(DOING))?;
+            sqlx::query(self.sql.ring.clone())
+                .execute(&mut *self.lend(DOING).await?)
+                .await
+                .map_err(Error::database(DOING))?;
         }
         self.load_reader(subscription.name.as_str()).await
     }
@@ -39,7 +42,8 @@ impl PgStore {
     async fn write_declaration(&self, subscription: &Subscription, start: Option<Mark>) -> Result<()> {
         let declared =
             serde_json::to_value(subscription.settings).map_err(|e| Error::Corrupt(e.to_string()))?;
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         // Retention either sees the new subscription or is over before it begins.
         sqlx::query(self.sql.stay_retention.clone())
             .execute(&mut *tx)
@@ -93,7 +97,7 @@ impl PgStore {
     /// Where a new subscription begins. The place is looked up after the mark: what commits in between is not behind
     /// the mark and is read anyway.
     async fn start_mark(&self, start: Start) -> Result<Mark> {
-        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
         let (mark, _) = self.take_mark(&mut conn).await?;
         let replay_from = match start {
             Start::Now => None,
@@ -184,7 +188,7 @@ impl PgStore {
     pub(crate) async fn load_reader(&self, name: &str) -> Result<Reader> {
         let row = sqlx::query(self.sql.reader.clone())
             .bind(name)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut *self.lend("read a subscription").await?)
             .await
             .map_err(Error::database("read a subscription"))?
             .ok_or_else(|| Error::NoSuchSubscription(name.to_owned()))?;
@@ -193,7 +197,7 @@ impl PgStore {
 
     pub(crate) async fn load_readers(&self) -> Result<Vec<Reader>> {
         let rows = sqlx::query(self.sql.readers.clone())
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lend("read the subscriptions").await?)
             .await
             .map_err(Error::database("read the subscriptions"))?;
         Ok(rows.iter().filter_map(|row| reader_of(row).ok()).collect())
@@ -202,7 +206,7 @@ impl PgStore {
     pub(crate) async fn find_open_lane(&self, reader: &Reader) -> Result<Lane> {
         let row = sqlx::query(self.sql.open_lane.clone())
             .bind(reader.id)
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend("find the open lane").await?)
             .await
             .map_err(Error::database("find the open lane"))?;
         Ok(Lane { generation: row.get("generation"), number: row.get("lane"), of: row.get("lanes") })

@@ -25,7 +25,8 @@ impl PgStore {
         if self.time_to_next_due(reader, solo_allowed).await?.is_none_or(|wait| !wait.is_zero()) {
             return Ok(Vec::new());
         }
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         sqlx::query("set local synchronous_commit = on")
             .execute(&mut *tx)
             .await
@@ -83,7 +84,8 @@ impl PgStore {
         settlements: &[DeliverySettlement],
     ) -> Result<Vec<i64>> {
         let doing = "settle deliveries";
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         if reader.keyed() {
             self.lock_subscription(&mut tx, reader).await?;
         }
@@ -172,7 +174,7 @@ impl PgStore {
             .bind(reader.id)
             .bind(solo_allowed)
             .bind(!reader.keyed())
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend("look for due deliveries").await?)
             .await
             .map_err(Error::database("look for due deliveries"))?;
         Ok(duration_of(wait))

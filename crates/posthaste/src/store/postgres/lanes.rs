@@ -24,11 +24,12 @@ impl PgStore {
     }
 
     async fn try_split(&self, reader: &Reader, lanes: u16) -> Result<bool> {
-        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
         let before = self.newest_batches(&mut conn, reader, false).await?;
         let (mark, _) = self.take_mark(&mut conn).await?;
         drop(conn);
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         self.lock_subscription(&mut tx, reader).await?;
         if self.newest_batches(&mut tx, reader, true).await? != before {
             return Ok(false);

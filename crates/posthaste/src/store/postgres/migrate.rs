@@ -27,7 +27,8 @@ impl PgStore {
 
     pub(crate) async fn run_migrations(&self) -> Result<()> {
         let doing = "migrate";
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         sqlx::query("select pg_advisory_xact_lock($1)")
             .bind(MIGRATION_LOCK)
             .execute(&mut *tx)
@@ -62,7 +63,7 @@ impl PgStore {
 
     /// Refuses to deliver from tables of another version, from a replica, or from a cluster the marks do not belong to.
     pub(crate) async fn check_database(&self) -> Result<()> {
-        let mut conn = self.pool.acquire().await.map_err(Error::database("connect"))?;
+        let mut conn = self.lend("connect").await?;
         let applied = self.applied_version(&mut conn).await?;
         let schema = self.schema.as_str();
         let Some(applied) = applied else {

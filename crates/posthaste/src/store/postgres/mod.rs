@@ -19,6 +19,7 @@ use crate::subscription::Subscription;
 
 mod mark;
 mod statements;
+mod deadline;
 mod migrate;
 mod enqueue;
 mod declare;
@@ -38,6 +39,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use deadline::{Patience, Question};
 pub(crate) use read::PgCursor;
 use statements::Statements;
 
@@ -49,12 +51,13 @@ pub(crate) struct PgStore {
     pub(crate) sql: Arc<Statements>,
     /// Per subscription of order `none`: generation and number of a batch before which all are finished, for ever.
     finished_before: Arc<Mutex<HashMap<i64, (i32, i64)>>>,
+    patience: Arc<Patience>,
 }
 
 impl PgStore {
     pub(crate) fn new(pool: PgPool, schema: SchemaName) -> Self {
         let sql = Arc::new(Statements::compile(&schema));
-        Self { pool, schema, sql, finished_before: Arc::default() }
+        Self { pool, schema, sql, finished_before: Arc::default(), patience: Arc::default() }
     }
 
     fn oldest_unfinished(&self, reader: &Reader) -> (i32, i64) {
@@ -82,7 +85,7 @@ impl PgStore {
 #[async_trait]
 impl Store for PgStore {
     async fn migrate(&self) -> Result<()> {
-        self.run_migrations().await
+        self.patiently("migrate", self.run_migrations()).await
     }
 
     fn migration_sql(&self) -> Vec<String> {
@@ -90,23 +93,23 @@ impl Store for PgStore {
     }
 
     async fn check(&self) -> Result<()> {
-        self.check_database().await
+        self.within(Question::new("check the database"), self.check_database()).await
     }
 
     async fn declare(&self, subscription: &Subscription) -> Result<Reader> {
-        self.declare_subscription(subscription).await
+        self.patiently("declare a subscription", self.declare_subscription(subscription)).await
     }
 
     async fn reader(&self, name: &str) -> Result<Reader> {
-        self.load_reader(name).await
+        self.within(Question::new("read a subscription"), self.load_reader(name)).await
     }
 
     async fn readers(&self) -> Result<Vec<Reader>> {
-        self.load_readers().await
+        self.within(Question::new("read the subscriptions"), self.load_readers()).await
     }
 
     async fn claim_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
-        self.take_lane(reader, holder).await
+        self.within(Question::about("take a lane", reader), self.take_lane(reader, holder)).await
     }
 
     async fn claim_fresh(
@@ -117,15 +120,24 @@ impl Store for PgStore {
         holder: &Holder,
         cursor: &mut Cursor,
     ) -> Result<Fresh> {
-        self.claim_page(reader, lane, owner, holder, cursor).await
+        self.within(Question::about("claim", reader), self.claim_page(reader, lane, owner, holder, cursor))
+            .await
     }
 
-    async fn held_batches(&self, reader: &Reader, lane: Lane, owner: Token) -> Result<Vec<Batch>> {
-        self.batches_of(reader, lane, owner).await
+    async fn held_batches(
+        &self,
+        reader: &Reader,
+        lane: Lane,
+        owner: Token,
+        cursor: &mut Cursor,
+    ) -> Result<Vec<Batch>> {
+        let looking = self.batches_of(reader, lane, owner, cursor);
+        self.within(Question::about("look for claims", reader), looking).await
     }
 
     async fn reclaim_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {
-        self.take_expired_batch(reader, holder).await
+        self.within(Question::about("take a batch over", reader), self.take_expired_batch(reader, holder))
+            .await
     }
 
     async fn claim_deliveries(
@@ -135,11 +147,15 @@ impl Store for PgStore {
         limit: u32,
         solo_allowed: bool,
     ) -> Result<Vec<DeliveryClaim>> {
-        self.take_due_deliveries(reader, holder, limit, solo_allowed).await
+        self.within(
+            Question::about("claim deliveries", reader),
+            self.take_due_deliveries(reader, holder, limit, solo_allowed),
+        )
+        .await
     }
 
     async fn open_lane(&self, reader: &Reader) -> Result<Lane> {
-        self.find_open_lane(reader).await
+        self.within(Question::about("find the open lane", reader), self.find_open_lane(reader)).await
     }
 
     async fn settle_batch(
@@ -149,7 +165,11 @@ impl Store for PgStore {
         troubles: &[Trouble],
         holder: &Holder,
     ) -> Result<bool> {
-        self.finish_batch(reader, batch, troubles, holder).await
+        self.within(
+            Question::about("settle a batch", reader),
+            self.finish_batch(reader, batch, troubles, holder),
+        )
+        .await
     }
 
     async fn settle_delivered(
@@ -159,8 +179,12 @@ impl Store for PgStore {
         _holder: &Holder,
         flush: bool,
     ) -> Result<bool> {
-        let mut conn = self.pool.acquire().await.map_err(Error::database("settle a batch"))?;
-        self.mark_finished(&mut conn, reader, batch, Some(if flush { "on" } else { "off" })).await
+        let waits = Some(if flush { "on" } else { "off" });
+        let settle = async {
+            let mut conn = self.lend("settle a batch").await?;
+            self.mark_finished(&mut conn, reader, batch, waits).await
+        };
+        self.within(Question::about("settle a batch", reader), settle).await
     }
 
     async fn record_batch(
@@ -171,7 +195,11 @@ impl Store for PgStore {
         troubles: &[Trouble],
         holder: &Holder,
     ) -> Result<bool> {
-        self.record_progress(reader, batch, handled, troubles, holder).await
+        self.within(
+            Question::about("record what was handled", reader),
+            self.record_progress(reader, batch, handled, troubles, holder),
+        )
+        .await
     }
 
     async fn hold_batch(
@@ -182,7 +210,11 @@ impl Store for PgStore {
         troubles: &[Trouble],
         holder: &Holder,
     ) -> Result<bool> {
-        self.record_hold(reader, batch, hold, troubles, holder).await
+        self.within(
+            Question::about("hold a batch", reader),
+            self.record_hold(reader, batch, hold, troubles, holder),
+        )
+        .await
     }
 
     async fn settle_deliveries(
@@ -190,27 +222,32 @@ impl Store for PgStore {
         reader: &Reader,
         settlements: &[DeliverySettlement],
     ) -> Result<Vec<i64>> {
-        self.write_settlements(reader, settlements).await
+        self.within(Question::about("settle deliveries", reader), self.write_settlements(reader, settlements))
+            .await
     }
 
     async fn renew(&self, reader: &Reader, tokens: &[Token], lease: Duration) -> Result<Vec<Token>> {
-        self.renew_leases(reader, tokens, lease).await
+        self.within(Question::about("renew leases", reader), self.renew_leases(reader, tokens, lease)).await
     }
 
     async fn release_lane(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()> {
-        self.give_lane_back(reader, lane, token).await
+        self.within(Question::about("release a lane", reader), self.give_lane_back(reader, lane, token)).await
     }
 
     async fn announce_worker(&self, reader: &Reader, holder: &Holder) -> Result<u32> {
-        self.say_alive(reader, holder).await
+        self.within(Question::about("announce a worker", reader), self.say_alive(reader, holder)).await
     }
 
     async fn dismiss_worker(&self, reader: &Reader, holder: &Holder) -> Result<()> {
-        self.say_goodbye(reader, holder).await
+        self.within(Question::about("dismiss a worker", reader), self.say_goodbye(reader, holder)).await
     }
 
     async fn next_due(&self, reader: &Reader, solo_allowed: bool) -> Result<Option<Duration>> {
-        self.time_to_next_due(reader, solo_allowed).await
+        self.within(
+            Question::about("look for due deliveries", reader),
+            self.time_to_next_due(reader, solo_allowed),
+        )
+        .await
     }
 
     async fn watch(&self, bell: Arc<Bell>, stop: CancellationToken) {
@@ -218,15 +255,15 @@ impl Store for PgStore {
     }
 
     async fn put_up_sign(&self, lasting: Duration) -> Result<Sign> {
-        self.raise_sign(lasting).await
+        self.within(Question::new("put up the sign"), self.raise_sign(lasting)).await
     }
 
     async fn draw_xid(&self) -> Result<Sign> {
-        self.newest_xid().await
+        self.within(Question::new("draw an xid"), self.newest_xid()).await
     }
 
     async fn all_ended(&self, sign: &Sign) -> Result<bool> {
-        self.producers_ended(sign).await
+        self.within(Question::new("look for running producers"), self.producers_ended(sign)).await
     }
 }
 

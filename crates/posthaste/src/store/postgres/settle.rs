@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sqlx::Row;
 use sqlx::postgres::PgConnection;
+use sqlx::{Postgres, Row, Transaction};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Point, reached};
@@ -14,7 +14,7 @@ use crate::store::rows::small;
 use crate::store::{BatchRef, Handled, Hold};
 use crate::subscription::Order;
 
-use super::{PgStore, micros};
+use super::{PgStore, Question, micros};
 
 const DOING: &str = "settle a batch";
 
@@ -27,10 +27,11 @@ impl PgStore {
         holder: &Holder,
     ) -> Result<bool> {
         if troubles.is_empty() {
-            let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+            let mut conn = self.lend(DOING).await?;
             return self.mark_finished(&mut conn, reader, batch, Some("off")).await;
         }
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         if reader.keyed() {
             self.lock_subscription(&mut tx, reader).await?;
         }
@@ -74,7 +75,8 @@ impl PgStore {
         holder: &Holder,
     ) -> Result<bool> {
         let doing = "record what was handled";
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         if reader.keyed() && !troubles.is_empty() {
             self.lock_subscription(&mut tx, reader).await?;
         }
@@ -110,7 +112,8 @@ impl PgStore {
         holder: &Holder,
     ) -> Result<bool> {
         let doing = "hold a batch";
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         let done = sqlx::query(self.sql.hold_batch.clone())
             .bind(reader.id)
             .bind(batch.lane.generation)
@@ -152,7 +155,7 @@ impl PgStore {
             .bind(micros(lease))
             .bind(generation)
             .bind(number)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lend("renew leases").await?)
             .await
             .map_err(Error::database("renew leases"))?;
         Ok(rows.into_iter().map(Token).collect())
@@ -164,7 +167,7 @@ impl PgStore {
             .bind(lane.generation)
             .bind(lane.number)
             .bind(token.0)
-            .execute(&self.pool)
+            .execute(&mut *self.lend("release a lane").await?)
             .await
             .map(|_| ())
             .map_err(Error::database("release a lane"))
@@ -174,7 +177,7 @@ impl PgStore {
         sqlx::query(self.sql.dismiss_worker.clone())
             .bind(reader.id)
             .bind(holder.worker.as_str())
-            .execute(&self.pool)
+            .execute(&mut *self.lend("dismiss a worker").await?)
             .await
             .map(|_| ())
             .map_err(Error::database("dismiss a worker"))
@@ -185,7 +188,7 @@ impl PgStore {
             .bind(reader.id)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend("announce a worker").await?)
             .await
             .map_err(Error::database("announce a worker"))?;
         Ok(u32::try_from(alive).unwrap_or(1))
@@ -193,8 +196,32 @@ impl PgStore {
 }
 
 impl PgStore {
+    /// Settles a delivery as delivered inside the handler's own transaction, and commits it.
+    pub(crate) async fn settle_and_commit(
+        &self,
+        mut tx: Transaction<'_, Postgres>,
+        delivery: &DeliveryKey,
+    ) -> Result<()> {
+        let doing = "settle in the handler's transaction";
+        let settle = async {
+            if !self.settle_within(&mut tx, delivery).await? {
+                // Its writes are rolled back.
+                return Err(Error::LeaseLost);
+            }
+            reached(Point::SettledWithin);
+            tx.commit().await.map_err(Error::database(doing))
+        };
+        self.within(Question::new(doing), settle).await
+    }
+
+    /// At once, so that the next attempt need not wait for the pool to do it.
+    pub(crate) async fn roll_back(&self, tx: Transaction<'_, Postgres>) -> Result<()> {
+        let doing = "roll the handler's transaction back";
+        self.within(Question::new(doing), async { tx.rollback().await.map_err(Error::database(doing)) }).await
+    }
+
     /// Settles a delivery as delivered inside the handler's own transaction. `false`: the lease was lost.
-    pub(crate) async fn settle_within(&self, tx: &mut PgConnection, delivery: &DeliveryKey) -> Result<bool> {
+    async fn settle_within(&self, tx: &mut PgConnection, delivery: &DeliveryKey) -> Result<bool> {
         let doing = "settle in the handler's transaction";
         if delivery.keyed {
             sqlx::query(self.sql.lock_subscription.clone())

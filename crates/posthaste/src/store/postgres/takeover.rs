@@ -8,7 +8,7 @@ use crate::failpoint::{Point, reached};
 use crate::id::Token;
 use crate::lease::{Batch, Held, Holder, Lane, LaneClaim, Reader, Trouble};
 use crate::store::rows::{isolated, leave_out};
-use crate::store::{BatchRef, CLAIMS_BEFORE_MATERIALISING};
+use crate::store::{BatchRef, CLAIMS_BEFORE_MATERIALISING, Cursor};
 use crate::subscription::Order;
 
 use super::mark::Range;
@@ -21,13 +21,14 @@ impl PgStore {
     pub(crate) async fn take_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
         let free: bool = sqlx::query_scalar(self.sql.free_lane.clone())
             .bind(reader.id)
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend(DOING).await?)
             .await
             .map_err(Error::database(DOING))?;
         if !free {
             return Ok(None);
         }
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         self.lock_subscription(&mut tx, reader).await?;
         let token = Token::new();
         let taken = sqlx::query(self.sql.claim_lane.clone())
@@ -77,8 +78,16 @@ impl PgStore {
         Ok(unfinished)
     }
 
-    pub(crate) async fn batches_of(&self, reader: &Reader, lane: Lane, owner: Token) -> Result<Vec<Batch>> {
-        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+    pub(crate) async fn batches_of(
+        &self,
+        reader: &Reader,
+        lane: Lane,
+        owner: Token,
+        cursor: &mut Cursor,
+    ) -> Result<Vec<Batch>> {
+        let mut conn = self.lend(DOING).await?;
+        // In this order: a batch that is inserted in between is seen by the second look, not stepped over by the first.
+        *cursor = Cursor::Postgres(Box::new(self.load_cursor(&mut conn, reader, lane).await?));
         let rows = sqlx::query(self.sql.held_batches.clone())
             .bind(reader.id)
             .bind(lane.generation)
@@ -154,7 +163,7 @@ impl PgStore {
             .bind(reader.id)
             .bind(generation)
             .bind(number)
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend(DOING).await?)
             .await
             .map_err(Error::database(DOING))?;
         if let (Some(generation), Some(number)) = (row.get("generation"), row.get("number")) {
@@ -163,7 +172,8 @@ impl PgStore {
         if !row.get::<bool, _>("expired") {
             return Ok(None);
         }
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         let token = Token::new();
         let taken = sqlx::query(self.sql.reclaim_batch.clone())
             .bind(reader.id)

@@ -38,7 +38,8 @@ impl PgStore {
 impl TestStore for PgStore {
     async fn not_delivered(&self, subscription: &str) -> Result<Vec<NotDelivered>> {
         let doing = "see what is left";
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         sqlx::query(self.sql.testing_plan_quickly.clone())
             .execute(&mut *tx)
             .await
@@ -51,7 +52,8 @@ impl TestStore for PgStore {
 
     async fn advance(&self, by: Duration, what: Move) -> Result<()> {
         let doing = "move due times";
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         let (subscription, later_than) = match what {
             Move::Everything => (None, None),
             Move::Retries { subscription, later_than } => (Some(subscription), Some(micros(later_than))),

@@ -1,5 +1,6 @@
 //! Waking up: the listener and the sign. A ring is a hint; losing every one costs latency, never events.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,31 +12,34 @@ use crate::observe::Bell;
 use crate::store::Sign;
 
 use super::PgStore;
+use super::deadline::CONNECT_WITHIN;
 
 /// How often to look whether the log has grown: a ring is lost with a producer that rolls back, and comes late from one
 /// that takes its time, while others relied on it.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// A listening connection that died silently is noticed after this long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Nobody waits longer for the next attempt to listen.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 impl PgStore {
     pub(crate) async fn listen(&self, bell: Arc<Bell>, stop: CancellationToken) {
         let mut wait = Duration::from_millis(100);
         while !stop.is_cancelled() {
             if let Err(error) = self.listen_until_lost(&bell, &stop, &mut wait).await {
-                bell.set_listening(false);
                 tracing::warn!(%error, "cannot listen for wake-ups; polling goes on, trying again in {wait:?}");
             }
+            bell.set_listening(false);
             // Whatever was missed while nobody listened is found by looking.
             bell.ring();
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(wait) => {}
             }
-            wait = (wait * 2).min(Duration::from_secs(30));
+            wait = (wait * 2).min(LONGEST_WAIT);
         }
-        bell.set_listening(false);
     }
 
     async fn listen_until_lost(
@@ -44,8 +48,7 @@ impl PgStore {
         stop: &CancellationToken,
         wait: &mut Duration,
     ) -> sqlx::Result<()> {
-        let mut listener = PgListener::connect_with(&self.pool).await?;
-        listener.listen(self.schema.as_str()).await?;
+        let mut listener = in_time(CONNECT_WITHIN, self.listener()).await?;
         // The LISTEN has committed; only now may a worker rely on rings, and what came before is found by looking.
         bell.set_listening(true);
         bell.ring();
@@ -68,12 +71,24 @@ impl PgStore {
         }
     }
 
+    /// On a connection beside the pool, made as the pool makes its own. One that fell silent cannot be taken out of a listener:
+    /// sqlx says UNLISTEN on it and waits for the answer until TCP gives up, and the pool would miss it for that long.
+    async fn listener(&self) -> sqlx::Result<PgListener> {
+        let options = self.pool.options().clone().max_connections(1).min_connections(0);
+        let options = options.idle_timeout(None).max_lifetime(None);
+        let own = options.connect_lazy_with((*self.pool.connect_options()).clone());
+        let mut listener = PgListener::connect_with(&own).await?;
+        listener.eager_reconnect(false);
+        listener.listen(self.schema.as_str()).await?;
+        Ok(listener)
+    }
+
     pub(crate) async fn raise_sign(&self, lasting: Duration) -> Result<Sign> {
         let doing = "put up the sign";
         let millis = i64::try_from(lasting.as_millis()).unwrap_or(i64::MAX);
         sqlx::query(self.sql.put_up_sign.clone())
             .bind(millis)
-            .execute(&self.pool)
+            .execute(&mut *self.lend(doing).await?)
             .await
             .map_err(Error::database(doing))?;
         // Drawn after the sign is up: whoever read "no sign" has a lower xid, because producers read it after
@@ -84,23 +99,28 @@ impl PgStore {
     /// An xid above those of all who have enqueued something by now.
     pub(crate) async fn newest_xid(&self) -> Result<Sign> {
         let before: String = sqlx::query_scalar(self.sql.newest_xid.clone())
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend("draw an xid").await?)
             .await
             .map_err(Error::database("draw an xid"))?;
         Ok(Sign { before: Some(before) })
     }
 
     async fn last_seq(&self, listener: &mut PgListener) -> sqlx::Result<i64> {
-        let looking = sqlx::query_scalar(self.sql.last_seq.clone()).fetch_one(listener);
-        tokio::time::timeout(PATIENCE, looking).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        in_time(PATIENCE, sqlx::query_scalar(self.sql.last_seq.clone()).fetch_one(listener)).await
     }
 
     pub(crate) async fn producers_ended(&self, sign: &Sign) -> Result<bool> {
         let Some(before) = &sign.before else { return Ok(true) };
         sqlx::query_scalar(self.sql.all_ended.clone())
             .bind(before)
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend("look for running producers").await?)
             .await
             .map_err(Error::database("look for running producers"))
     }
+}
+
+async fn in_time<T>(within: Duration, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let late =
+        || std::io::Error::new(ErrorKind::TimedOut, format!("PostgreSQL did not answer within {within:?}"));
+    tokio::time::timeout(within, answer).await.unwrap_or_else(|_| Err(late().into()))
 }

@@ -55,14 +55,10 @@ impl Runner {
         match self.reads {
             Reads::Due => self.claim_due(&reader).await,
             Reads::Owned(lane, token) => {
-                if self.uncertain && self.take_up_lost_claims(&reader, lane, token).await? {
+                if self.cursor.is_unknown() && self.take_up_lost_claims(&reader, lane, token).await? {
                     return Ok(true);
                 }
-                // Until the answer is here.
-                self.uncertain = true;
-                let found = self.claim_fresh(&reader, lane, Some(token)).await?;
-                self.uncertain = false;
-                Ok(found)
+                self.claim_fresh(&reader, lane, Some(token)).await
             }
             Reads::Shared(lane) => {
                 Ok(self.reclaim(&reader).await? || self.claim_fresh(&reader, lane, None).await?)
@@ -71,15 +67,15 @@ impl Runner {
     }
 
     /// A claim that committed although its answer never came is ours: left alone, its events would wait for a takeover
-    /// while later ones of their keys overtake them.
+    /// while later ones of their keys overtake them. It may commit long after it was given up, when the network is back; so
+    /// this is asked whenever the lane does not stand where we left it.
     pub(super) async fn take_up_lost_claims(
         &mut self,
         reader: &Reader,
         lane: Lane,
         token: Token,
     ) -> Result<bool> {
-        let held = self.context.store.held_batches(reader, lane, token).await?;
-        self.uncertain = false;
+        let held = self.context.store.held_batches(reader, lane, token, &mut self.cursor).await?;
         let known: Vec<i64> = self.open.iter().map(|open| open.batch.number).collect();
         let lost: Vec<Batch> = held.into_iter().filter(|batch| !known.contains(&batch.number)).collect();
         let found = !lost.is_empty();

@@ -37,6 +37,8 @@ const PAGES_AT_ONCE: usize = OPEN_BATCHES;
 const SLOW_AFTER: Duration = Duration::from_millis(500);
 /// Claimed by event: what was handled is recorded after this time.
 const RECORD_AFTER: Duration = Duration::from_millis(5);
+/// While the database is away it is asked again after this time at the latest.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(2);
 /// How often to look for batches whose worker was lost (order `none`).
 const RECLAIM_EVERY: Duration = Duration::from_millis(750);
 
@@ -117,8 +119,6 @@ pub(super) struct Runner {
     lost: bool,
     finished: bool,
     last_reclaim: Option<Instant>,
-    /// The answer to a claim in our own lane was lost: it may have happened.
-    uncertain: bool,
     /// Keys of events that were left running when the patience of a stop was over.
     left: Vec<String>,
 }
@@ -143,7 +143,6 @@ impl Runner {
             lost: false,
             finished: false,
             last_reclaim: None,
-            uncertain: false,
             left: Vec::new(),
             context,
         }
@@ -166,7 +165,7 @@ impl Runner {
                     self.context.trouble(&error);
                     (self.cursor, self.caught_up) = (Cursor::Unknown, None);
                     pause(backoff, &stop).await;
-                    backoff = (backoff * 2).min(Duration::from_secs(5));
+                    backoff = (backoff * 2).min(LONGEST_BACKOFF);
                 }
             }
         }

@@ -28,90 +28,95 @@ mod rebase;
 #[async_trait]
 impl AdminStore for PgStore {
     async fn subscription_names(&self) -> Result<Vec<String>> {
-        sqlx::query_scalar(self.sql.admin_names.clone())
-            .fetch_all(&self.pool)
-            .await
-            .map_err(Error::database("list subscriptions"))
+        self.patiently("list subscriptions", self.list_names()).await
     }
 
     async fn subscription_state(&self, name: &str, limit: u32) -> Result<SubscriptionState> {
-        self.state_of(name, limit).await
+        self.patiently("count what a subscription has", self.state_of(name, limit)).await
     }
 
     async fn search(&self, query: &EventQuery) -> Result<EventPage> {
-        self.search_events(query).await
+        self.patiently("search", self.search_events(query)).await
     }
 
     async fn event_detail(&self, id: EventId) -> Result<EventDetail> {
-        self.detail_of(id).await
+        self.patiently("show an event", self.detail_of(id)).await
     }
 
     async fn readings(&self, event: &Event) -> Result<Vec<Reading>> {
-        self.readings_of(event).await
+        self.patiently("look into the journal", self.readings_of(event)).await
     }
 
     async fn blocked_keys(&self, subscription: &str, look_at: u32, limit: u32) -> Result<Vec<BlockedKey>> {
-        self.list_blocked(subscription, look_at, limit).await
+        self.patiently("list blocked keys", self.list_blocked(subscription, look_at, limit)).await
     }
 
     async fn count_deliveries(&self, query: &DeliveryQuery, limit: u32) -> Result<Count> {
-        self.count_matching(query, limit).await
+        self.patiently("count deliveries", self.count_matching(query, limit)).await
     }
 
     async fn apply(&self, verb: &Verb, query: &DeliveryQuery, who: &str) -> Result<u64> {
-        self.apply_verb(verb, query, who).await
+        self.patiently("change deliveries", self.apply_verb(verb, query, who)).await
     }
 
     async fn redeliver(&self, subscription: &str, id: EventId, who: &str) -> Result<Redelivery> {
-        self.deliver_again(subscription, id, who).await
+        self.patiently("deliver an event again", self.deliver_again(subscription, id, who)).await
     }
 
     async fn release_key(&self, subscription: &str, key: &str, who: &str) -> Result<u64> {
-        self.let_key_go_on(subscription, key, who).await
+        self.patiently("release a key", self.let_key_go_on(subscription, key, who)).await
     }
 
     async fn set_paused(&self, subscription: &str, paused: bool, who: &str) -> Result<bool> {
-        self.pause_or_resume(subscription, paused, who).await
+        self.patiently("pause or resume a subscription", self.pause_or_resume(subscription, paused, who))
+            .await
     }
 
     async fn override_settings(&self, subscription: &str, change: Override<'_>, who: &str) -> Result<()> {
-        self.write_overrides(subscription, change, who).await
+        self.patiently("change settings", self.write_overrides(subscription, change, who)).await
     }
 
     async fn delete_subscription(&self, subscription: &str, who: &str) -> Result<()> {
-        self.remove_subscription(subscription, who).await
+        self.patiently("delete a subscription", self.remove_subscription(subscription, who)).await
     }
 
     async fn replay(&self, subscription: &str, from: ReplayFrom, who: &str) -> Result<i64> {
-        self.read_again(subscription, from, who).await
+        self.patiently("replay", self.read_again(subscription, from, who)).await
     }
 
     async fn retain(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
-        self.run_retention(policy).await
+        self.patiently("run retention", self.run_retention(policy)).await
     }
 
     async fn preview_retention(&self, policy: &RetentionPolicy) -> Result<RetentionReport> {
-        self.preview(policy).await
+        self.patiently("preview retention", self.preview(policy)).await
     }
 
     async fn rebase(&self, who: &str) -> Result<RebaseReport> {
-        self.rebase_cluster(who).await
+        self.patiently("rebase", self.rebase_cluster(who)).await
     }
 
     async fn keep(&self, who: &str) -> Result<()> {
-        self.keep_cluster(who).await
+        self.patiently("keep", self.keep_cluster(who)).await
     }
 
     async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
-        self.list_operations(limit).await
+        self.patiently("list operations", self.list_operations(limit)).await
     }
 
     async fn operations_on(&self, id: EventId) -> Result<Vec<Operation>> {
-        self.list_operations_on(id).await
+        self.patiently("list operations", self.list_operations_on(id)).await
     }
 }
 
 impl PgStore {
+    async fn list_names(&self) -> Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.admin_names.clone())
+            .fetch_all(&mut *self.lend("list subscriptions").await?)
+            .await
+            .map_err(Error::database("list subscriptions"))
+    }
+
     /// Leaves a line about a verb, in the transaction that carries it out.
     async fn record(
         &self,

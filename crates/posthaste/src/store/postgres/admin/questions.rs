@@ -18,7 +18,7 @@ impl PgStore {
         let rows = sqlx::query(self.sql.admin_readings.clone())
             .bind(event.seq)
             .bind(JOURNAL_DEPTH)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lend("look into the journal").await?)
             .await
             .map_err(Error::database("look into the journal"))?;
         let reading = |row: &PgRow| Reading {
@@ -37,7 +37,7 @@ impl PgStore {
             .bind(i64::from(look_at))
             .bind(reader.dead_blocks())
             .bind(i64::from(limit))
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lend("list blocked keys").await?)
             .await
             .map_err(Error::database("list blocked keys"))?;
         rows.iter().map(blocked_key).collect()
@@ -56,7 +56,7 @@ impl PgStore {
             .bind(&query.topic)
             .bind(&query.event_type)
             .bind(i64::from(limit) + 1)
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend("count deliveries").await?)
             .await
             .map_err(Error::database("count deliveries"))?;
         Ok(Count::up_to(u64::from(limit), found.unsigned_abs()))
@@ -65,7 +65,7 @@ impl PgStore {
     pub(super) async fn list_operations(&self, limit: u32) -> Result<Vec<Operation>> {
         let rows = sqlx::query(self.sql.admin_operations.clone())
             .bind(i64::from(limit))
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lend("list operations").await?)
             .await
             .map_err(Error::database("list operations"))?;
         Ok(rows.iter().map(operation).collect())
@@ -74,7 +74,7 @@ impl PgStore {
     pub(super) async fn list_operations_on(&self, id: EventId) -> Result<Vec<Operation>> {
         let rows = sqlx::query(self.sql.admin_operations_on.clone())
             .bind(id.0)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lend("list operations").await?)
             .await
             .map_err(Error::database("list operations"))?;
         Ok(rows.iter().map(operation).collect())

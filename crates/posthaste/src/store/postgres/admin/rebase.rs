@@ -24,7 +24,7 @@ const DOING: &str = "rebase";
 impl PgStore {
     pub(super) async fn rebase_cluster(&self, who: &str) -> Result<RebaseReport> {
         let moved: bool = sqlx::query_scalar(self.sql.admin_cluster_moved.clone())
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend(DOING).await?)
             .await
             .map_err(Error::database(DOING))?;
         if !moved {
@@ -33,10 +33,11 @@ impl PgStore {
             return Err(Error::invalid_setting("rebase", problem));
         }
         // Before the transaction that stores it draws an xid, as every mark.
-        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
         let (here, _) = self.take_mark(&mut conn).await?;
         drop(conn);
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         self.lock_meta(&mut tx).await?;
         let readers = self.lock_everything(&mut tx).await?;
         let mut report = RebaseReport::default();
@@ -161,7 +162,8 @@ impl PgStore {
     }
 
     pub(super) async fn keep_cluster(&self, who: &str) -> Result<()> {
-        let mut tx = self.pool.begin().await.map_err(Error::database("keep"))?;
+        let mut conn = self.lend("keep").await?;
+        let mut tx = conn.begin("keep").await?;
         self.record_cluster(&mut tx).await?;
         self.record(&mut tx, who, "keep", None, json!({})).await?;
         tx.commit().await.map_err(Error::database("keep"))

@@ -21,7 +21,8 @@ const DOING: &str = "deliver an event again";
 impl PgStore {
     pub(super) async fn deliver_again(&self, name: &str, id: EventId, who: &str) -> Result<Redelivery> {
         let reader = self.load_reader(name).await?;
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         self.lock_meta(&mut tx).await?;
         self.lock_subscription(&mut tx, &reader).await?;
         let event = self.event_to_redeliver(&mut tx, id).await?;

@@ -34,7 +34,8 @@ impl PgStore {
 
     async fn try_to_read_again(&self, name: &str, from: ReplayFrom, who: &str) -> Result<Option<i64>> {
         let reader = self.load_reader(name).await?;
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         self.lock_meta(&mut tx).await?;
         self.lock_subscription(&mut tx, &reader).await?;
         self.lock_lanes(&mut tx, &reader).await?;

@@ -52,7 +52,11 @@ impl PgStore {
     async fn in_chunks<'q>(&self, chunk: i64, delete: impl Fn() -> PgQuery<'q>) -> Result<u64> {
         let mut removed = 0;
         loop {
-            let done = delete().execute(&self.pool).await.map_err(Error::database(DOING))?.rows_affected();
+            let done = delete()
+                .execute(&mut *self.lend(DOING).await?)
+                .await
+                .map_err(Error::database(DOING))?
+                .rows_affected();
             removed += done;
             if i64::try_from(done).unwrap_or(i64::MAX) < chunk {
                 return Ok(removed);
@@ -78,7 +82,7 @@ impl PgStore {
         let done = kept.map_or(after, |kept: i64| kept - 1).min(ended);
         sqlx::query(self.sql.admin_set_retained_to.clone())
             .bind(done)
-            .execute(&self.pool)
+            .execute(&mut *self.lend(DOING).await?)
             .await
             .map_err(Error::database(DOING))?;
         Ok(removed)
@@ -91,7 +95,7 @@ impl PgStore {
         let mut events = 0;
         loop {
             let row = chunk_of(&self.sql.admin_preview_events, after, upto, policy)
-                .fetch_one(&self.pool)
+                .fetch_one(&mut *self.lend(DOING).await?)
                 .await
                 .map_err(Error::database(DOING))?;
             events += row.get::<i64, _>("removed").unsigned_abs();
@@ -107,7 +111,7 @@ impl PgStore {
 
     async fn retention_bounds(&self) -> Result<Bounds> {
         let row = sqlx::query(self.sql.admin_retention_bounds.clone())
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lend(DOING).await?)
             .await
             .map_err(Error::database(DOING))?;
         let ended = row.get::<Option<i64>, _>("ended").unwrap_or(0);
@@ -116,7 +120,8 @@ impl PgStore {
 
     /// Under the lock that replays and new subscriptions take: their marks are seen, or they come after.
     async fn retain_chunk(&self, after: i64, upto: Option<i64>, policy: &RetentionPolicy) -> Result<PgRow> {
-        let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
+        let mut tx = conn.begin(DOING).await?;
         self.lock_meta(&mut tx).await?;
         let row = chunk_of(&self.sql.admin_retain_events, after, upto, policy)
             .fetch_one(&mut *tx)
@@ -129,7 +134,7 @@ impl PgStore {
     async fn held_back(&self, older_than: i64) -> Result<Vec<HeldBack>> {
         let fetch = async |statement: &sqlx::SqlStr| {
             let query = sqlx::query(statement.clone()).bind(older_than);
-            query.fetch_all(&self.pool).await.map_err(Error::database(DOING))
+            query.fetch_all(&mut *self.lend(DOING).await?).await.map_err(Error::database(DOING))
         };
         let lanes = fetch(&self.sql.admin_held_by_lanes).await?;
         let deliveries = fetch(&self.sql.admin_held_by_deliveries).await?;

@@ -25,7 +25,7 @@ impl PgStore {
         if let Some(name) = &query.subscription {
             self.load_reader(name).await?;
         }
-        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
         let Some(span) = self.span(&mut conn, query).await? else {
             return Ok(EventPage { events: Vec::new(), looked_at: 0, next: None });
         };
@@ -122,7 +122,7 @@ impl PgStore {
 
     pub(super) async fn detail_of(&self, id: EventId) -> Result<EventDetail> {
         let doing = "show an event";
-        let mut conn = self.pool.acquire().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
         let row = sqlx::query(self.sql.event_by_id.clone())
             .bind(id.0)
             .fetch_optional(&mut *conn)

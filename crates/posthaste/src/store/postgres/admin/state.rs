@@ -43,7 +43,7 @@ struct Wanted<'a> {
 
 impl PgStore {
     pub(super) async fn state_of(&self, name: &str, limit: u32) -> Result<SubscriptionState> {
-        let mut conn = self.pool.acquire().await.map_err(Error::database(DOING))?;
+        let mut conn = self.lend(DOING).await?;
         let row = sqlx::query(self.sql.admin_subscription.clone())
             .bind(name)
             .fetch_optional(&mut *conn)

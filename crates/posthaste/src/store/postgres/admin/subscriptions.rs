@@ -11,7 +11,8 @@ impl PgStore {
     pub(super) async fn pause_or_resume(&self, name: &str, paused: bool, who: &str) -> Result<bool> {
         let doing = "pause or resume a subscription";
         let reader = self.load_reader(name).await?;
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         let changed = sqlx::query(self.sql.admin_set_paused.clone())
             .bind(reader.id)
             .bind(paused)
@@ -29,7 +30,8 @@ impl PgStore {
 
     pub(super) async fn write_overrides(&self, name: &str, change: Override<'_>, who: &str) -> Result<()> {
         let doing = "change settings";
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         let row = sqlx::query(self.sql.admin_stored_settings.clone())
             .bind(name)
             .fetch_optional(&mut *tx)
@@ -50,7 +52,8 @@ impl PgStore {
     pub(super) async fn remove_subscription(&self, name: &str, who: &str) -> Result<()> {
         let doing = "delete a subscription";
         let reader = self.load_reader(name).await?;
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         self.lock_subscription(&mut tx, &reader).await?;
         self.lock_lanes(&mut tx, &reader).await?;
         let holders: Vec<String> = self

@@ -27,7 +27,8 @@ impl PgStore {
         let (mut after, mut changed) = (0, 0);
         let mut left = query.limit.unwrap_or(u64::MAX);
         while left > 0 {
-            let mut tx = self.pool.begin().await.map_err(Error::database(DOING))?;
+            let mut conn = self.lend(DOING).await?;
+            let mut tx = conn.begin(DOING).await?;
             self.lock_subscription(&mut tx, &reader).await?;
             let matched = self.matching(&mut tx, &reader, query, after, left.min(CHUNK)).await?;
             let Some(last) = matched.seqs.last().copied() else { break };
@@ -94,7 +95,8 @@ impl PgStore {
     pub(super) async fn let_key_go_on(&self, name: &str, key: &str, who: &str) -> Result<u64> {
         let doing = "release a key";
         let reader = self.load_reader(name).await?;
-        let mut tx = self.pool.begin().await.map_err(Error::database(doing))?;
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
         self.lock_subscription(&mut tx, &reader).await?;
         let freed = sqlx::query(self.sql.admin_free_dead_of_key.clone())
             .bind(reader.id)

@@ -2,6 +2,7 @@
 
 mod plans;
 mod windows;
+mod deadlines;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
@@ -115,13 +116,42 @@ async fn a_claim_whose_answer_was_lost_is_found_again_whole() {
     let lost =
         store.claim_fresh(&reader, lane.lane, Some(lane.token), &holder, &mut Cursor::Unknown).await.unwrap();
     drop(lost);
-    let [found] = &store.held_batches(&reader, lane.lane, lane.token).await.unwrap()[..] else {
+    let [found] =
+        &store.held_batches(&reader, lane.lane, lane.token, &mut Cursor::Unknown).await.unwrap()[..]
+    else {
         panic!("one batch is held")
     };
     let bodies: Vec<u8> = found.events.iter().map(|claimed| claimed.event.payload[0]).collect();
     assert_eq!((found.number, bodies), (1, (0..7).collect()));
     let elsewhere = crate::id::Token::new();
-    assert!(store.held_batches(&reader, lane.lane, elsewhere).await.unwrap().is_empty());
+    assert!(
+        store.held_batches(&reader, lane.lane, elsewhere, &mut Cursor::Unknown).await.unwrap().is_empty()
+    );
+}
+
+/// It may also commit after its owner has asked. Then the owner's next claim is refused: it must not step over it.
+#[tokio::test]
+async fn a_claim_that_happens_after_its_owner_has_asked_for_it_is_not_stepped_over() {
+    let store = store(&urls()[0]).await;
+    let reader = store.declare(&Subscription::new("s").unwrap()).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let lane = store.claim_lane(&reader, &holder).await.unwrap().unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    store.enqueue(&mut conn, &[NewEvent::bytes("t", vec![1])]).await.unwrap();
+    let mut cursor = Cursor::Unknown;
+    let held = store.held_batches(&reader, lane.lane, lane.token, &mut cursor).await.unwrap();
+    assert!(held.is_empty() && !cursor.is_unknown());
+    let claim = async |cursor: &mut Cursor| {
+        store.claim_fresh(&reader, lane.lane, Some(lane.token), &holder, cursor).await.unwrap()
+    };
+    assert!(matches!(claim(&mut Cursor::Unknown).await, Fresh::Batch(_)), "the one that was given up");
+    store.enqueue(&mut conn, &[NewEvent::bytes("t", vec![2])]).await.unwrap();
+    assert!(matches!(claim(&mut cursor).await, Fresh::Again));
+    assert!(cursor.is_unknown(), "so that it is asked for again");
+    let held = store.held_batches(&reader, lane.lane, lane.token, &mut cursor).await.unwrap();
+    assert_eq!(held.iter().map(|batch| batch.number).collect::<Vec<_>>(), [1]);
+    let Fresh::Batch(next) = claim(&mut cursor).await else { panic!("the next one") };
+    assert_eq!(next.number, 2);
 }
 
 /// A crash of the server can undo a claim, and another batch gets its number. What the holder says of the one that is gone
@@ -176,7 +206,8 @@ async fn nothing_goes_on_from_a_record_that_was_undone() {
     let handled = Handled { to: 0, beyond: vec![seqs[1], seqs[3]] };
     assert!(store.record_batch(&reader, first, &handled, &[trouble], &holder).await.unwrap());
     let left = async || {
-        let held = store.held_batches(&reader, lane.lane, lane.token).await.unwrap().remove(0);
+        let held =
+            store.held_batches(&reader, lane.lane, lane.token, &mut Cursor::Unknown).await.unwrap().remove(0);
         let left = held.events.iter().filter(|claimed| !claimed.elsewhere);
         (held.records, left.map(|claimed| claimed.event.seq).collect::<Vec<i64>>())
     };

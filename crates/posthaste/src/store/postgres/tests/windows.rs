@@ -52,7 +52,11 @@ impl Claimer {
     /// Claims a page, compares it and the place with what is stored, and settles it. `false`: there was none.
     async fn pass(&mut self, seed: u64) -> bool {
         let Some(batch) = self.claim().await else { return false };
-        let held = self.store.held_batches(&self.reader, self.lane.lane, self.lane.token).await.unwrap();
+        let held = self
+            .store
+            .held_batches(&self.reader, self.lane.lane, self.lane.token, &mut Cursor::Unknown)
+            .await
+            .unwrap();
         let seqs = |batch: &Batch| batch.events.iter().map(|c| c.event.seq).collect::<Vec<_>>();
         assert_eq!(held.iter().map(seqs).collect::<Vec<_>>(), [seqs(&batch)], "seed {seed}");
         let mut conn = self.store.pool.acquire().await.unwrap();
