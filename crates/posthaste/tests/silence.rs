@@ -256,6 +256,30 @@ async fn a_claim_that_happens_after_it_was_given_up_is_found_by_its_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_answer_never_comes_is_given_up_and_found() {
+    let bench = Bench::new().await;
+    let script = Script::accepting();
+    let patient = quick("s").settings(|s| s.lease = Duration::from_secs(15));
+    let worker = bench.far.handler(patient, script.clone()).start().await.unwrap();
+    bench.db.commit(numbered("a", 3)).await;
+    script.accepted.wait_for(3).await;
+    let mut lock = bench.db.pool.begin().await.unwrap();
+    lock.execute("select 1 from posthaste.lanes for update").await.unwrap();
+    bench.db.commit(numbered("b", 5)).await;
+    until("the server has the claim", async || bench.count(WAITING).await == 1).await;
+    bench.gate.abandon_connections();
+    lock.rollback().await.unwrap();
+    until("it was made", async || {
+        bench.count("select count(*) from posthaste.batches where finished_at is null").await == 1
+    })
+    .await;
+    script.accepted.wait_for(8).await;
+    worker.stop().await;
+    assert_key(&script.accepted, "b", 5);
+    bench.pool_is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn silence_in_the_transaction_of_a_handler_burns_no_attempt() {
     let bench = Bench::new().await;
     bench.db.pool.execute("create table effects (body text)").await.unwrap();
