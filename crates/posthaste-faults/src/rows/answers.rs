@@ -54,7 +54,7 @@ pub(crate) async fn partial(stage: &Stage) -> Result<Vec<Finding>> {
         "sqs",
         &[
             "what_is_marked_delivered_is_exactly_what_was_accepted",
-            "whatever_part_of_a_page_is_refused_exactly_the_rest_is_delivered",
+            "whatever_part_of_a_page_is_refused_exactly_the_accepted_ones_are_delivered",
             "no_call_has_two_events_of_a_key_and_nothing_follows_a_failure",
             "a_call_that_is_refused_for_one_message_is_sent_again_one_by_one",
         ],
