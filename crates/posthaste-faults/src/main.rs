@@ -5,6 +5,8 @@ mod finding;
 mod collector;
 mod writer;
 mod relay;
+mod log;
+mod broker;
 mod stage;
 mod trial;
 mod programs;

@@ -29,6 +29,8 @@ pub(crate) struct Program {
 struct Said {
     passed: usize,
     failed: usize,
+    /// The tests it began.
+    names: BTreeSet<String>,
     /// Every checker's figures together, but not those of controls.
     figures: Option<Verdict>,
     /// What the test allows, where it says so.
@@ -46,11 +48,15 @@ pub(crate) async fn run(stage: &Stage, fault: &str, how: &str, programs: &[Progr
     let (mut counted, mut allowed) = (false, 0);
     for program in programs {
         let (said, ending) = said_by(stage, program).await?;
-        let good = ending.is_none() && said.failed == 0 && said.passed > 0;
-        let found = match &ending {
-            None => format!("{} passed, {} failed", said.passed, said.failed),
-            Some(ending) => format!("{} passed, {} failed; {ending}", said.passed, said.failed),
-        };
+        let absent = said.absent(program.tests);
+        let good = ending.is_none() && said.failed == 0 && said.passed > 0 && absent.is_empty();
+        let mut found = format!("{} passed, {} failed", said.passed, said.failed);
+        for name in absent {
+            found.push_str(&format!("; there is no test `{name}`"));
+        }
+        if let Some(ending) = &ending {
+            found.push_str(&format!("; {ending}"));
+        }
         finding = finding.fact(&format!("tests of {} / {}", program.package, program.name), found, good);
         for reason in said.skipped {
             finding = finding.told("skipped in it", reason);
@@ -79,18 +85,32 @@ async fn said_by(stage: &Stage, program: &Program) -> Result<(Said, Option<Strin
         return Ok((Said::default(), Some(format!("it did not end within {PATIENCE:?}"))));
     };
     let output = output?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Some say there what they could not stage.
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
     let ending = (!output.status.success()).then(|| {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let all: Vec<&str> = text.lines().chain(errors.lines()).collect();
+        let all: Vec<&str> = text.lines().collect();
         format!("{}:\n{}", output.status, all[all.len().saturating_sub(30)..].join("\n"))
     });
     Ok((heard(&text), ending))
 }
 
+impl Said {
+    /// What was asked for and is not there: tests get other names, and then nothing would be tried.
+    fn absent<'a>(&self, tests: &[&'a str]) -> Vec<&'a str> {
+        let began = |part: &str| self.names.iter().any(|name| name.contains(part));
+        // A program without the usual harness names nothing.
+        let named = !self.names.is_empty();
+        tests.iter().copied().filter(|part| named && !began(part)).collect()
+    }
+}
+
 fn heard(text: &str) -> Said {
     let mut said = Said::default();
     for line in text.lines() {
+        // With what the test printed behind it.
+        let begins = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
+        said.names.extend(begins.map(|(name, _)| name.to_owned()));
         if let Some((passed, failed)) = result(line) {
             said.passed += passed;
             said.failed += failed;
@@ -157,13 +177,14 @@ mod tests {
         let control = Verdict { lost: 3, ..verdict };
         let text = format!(
             "running 2 tests\n  key, batches: {verdict}\n  key, lanes: {verdict}\n  duplicates allowed: 40; takeover\n\
-             \n  control `seq > last`: {control}\n skipped: no broker\ntest result: ok. 2 passed; 1 failed; 0 ignored\n"
+             \n  control `seq > last`: {control}\ntest orders::hold ... ok\n skipped: no broker\ntest result: ok. 2 passed; 1 failed; 0 ignored\n"
         );
         let said = heard(&text);
         assert_eq!((said.passed, said.failed, said.allowed), (2, 1, Some(40)));
         assert_eq!(said.figures, Some(sum(verdict, verdict)));
         assert_eq!(said.controls, [format!("control `seq > last`: {control}")]);
         assert_eq!(said.skipped.len(), 1);
+        assert_eq!(said.absent(&["hold", "orders::", "gone"]), ["gone"]);
         assert_eq!(heard("\n1 passed, 0 failed").passed, 1, "a program without the harness");
         assert_eq!(heard("nothing of the kind").figures, None);
     }

@@ -3,23 +3,32 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use posthaste::{EventId, Posthaste};
-use posthaste_testkit::{Ledger, Server, TestDatabase, Verdict};
+use posthaste_testkit::{Committed, Ledger, Server, TestDatabase, Verdict};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool};
 use tempfile::TempDir;
 
+use crate::broker::Broker;
 use crate::collector::{Collector, Delivery};
 use crate::finding::{Finding, Result};
+use crate::log;
 use crate::relay::{Plan, Relay, SUBSCRIPTION};
 use crate::stage::Stage;
 use crate::writer::{self, Habits, Writer};
 
-/// Without a single acceptance for so long, what is missing counts as lost.
+/// Without a single arrival for so long, what is missing counts as lost.
 const PATIENCE: Duration = Duration::from_secs(45);
+
+/// A backlog is worked off within this time, however slow the machine.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Without an arrival for so long, what is missing may be dead.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Keys of probes: enough to find every lane.
 const PROBES: usize = 16;
@@ -28,6 +37,10 @@ const PROBES: usize = 16;
 pub(crate) struct Trial {
     pub(crate) plan: Plan,
     pub(crate) collector: Collector,
+    /// Where relays find the collector; rows may put something in between.
+    pub(crate) collector_port: u16,
+    /// What receives instead of the collector.
+    pub(crate) broker: Option<Arc<dyn Broker>>,
     pub(crate) relays: Vec<Relay>,
     pub(crate) writers: Vec<Writer>,
     /// Where relays and writers find the database; rows may put something in between.
@@ -57,9 +70,12 @@ impl Trial {
     pub(crate) async fn in_database(stage: &Stage, url: &str, plan: Plan) -> Result<Self> {
         let pool = connect(url)?;
         writer::prepare(&pool).await?;
+        let collector = Collector::start().await?;
         Ok(Self {
             plan,
-            collector: Collector::start().await?,
+            collector_port: collector.port(),
+            collector,
+            broker: None,
             relays: Vec::new(),
             writers: Vec::new(),
             relay_url: url.to_owned(),
@@ -96,24 +112,52 @@ impl Trial {
     /// One more relay, with a name of its own.
     pub(crate) fn new_relay(&mut self) -> Result<Relay> {
         self.started += 1;
-        let (name, port) = (format!("relay-{}", self.started), self.collector.port());
+        let (name, port) = (format!("relay-{}", self.started), self.collector_port);
         Relay::start(&self.program, self.folder.path(), &name, &self.plan, &self.relay_url, port)
     }
 
     /// Until every lane delivers what is written now; returns how long that took.
     pub(crate) async fn until_delivering(&mut self) -> Result<Duration> {
-        let (began, mut missing) = (Instant::now(), self.write_probes().await?);
-        while !missing.is_empty() {
-            if began.elapsed() > PATIENCE {
-                return Err(self.complaint("new events do not arrive").into());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            self.collector
-                .deliveries()
-                .iter()
-                .for_each(|delivery| drop(missing.remove(&delivery.accepted.id)));
+        let (began, probes) = (Instant::now(), self.write_probes().await?);
+        match self.until_arrived(&probes).await? {
+            true => Ok(began.elapsed()),
+            false => Err(self.complaint("new events do not arrive").into()),
         }
-        Ok(began.elapsed())
+    }
+
+    /// Until these have arrived or are dead. `false`: nothing comes any more.
+    async fn until_arrived(&self, wanted: &HashSet<EventId>) -> Result<bool> {
+        let (began, mut seen, mut since) = (Instant::now(), 0, Instant::now());
+        // Other lanes may go on for ever beside one that stands still.
+        while since.elapsed() < PATIENCE && began.elapsed() < LONGEST {
+            let arrived = self.arrived().await?;
+            let missing: HashSet<&EventId> = wanted.difference(&arrived).collect();
+            // The database may be away, so it is asked only if nothing comes, and need not answer.
+            let quiet = since.elapsed() > QUIET;
+            if missing.is_empty() || quiet && self.are_dead(missing).await.unwrap_or(false) {
+                return Ok(true);
+            }
+            if arrived.len() > seen {
+                (seen, since) = (arrived.len(), Instant::now());
+            }
+            // A broker is not asked, but the log, which has more to do.
+            let pause = if self.broker.is_some() { 100 } else { 10 };
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        Ok(false)
+    }
+
+    /// Events that the receiver has, or as long as a broker cannot be read, those that the log says it has.
+    async fn arrived(&self) -> Result<HashSet<EventId>> {
+        match &self.broker {
+            Some(_) => log::delivered(&self.pool).await,
+            None => Ok(self.collector.deliveries().iter().map(|delivery| delivery.accepted.id).collect()),
+        }
+    }
+
+    async fn are_dead(&self, events: HashSet<&EventId>) -> Result<bool> {
+        let dead: HashSet<EventId> = log::dead(&self.pool).await?.into_iter().map(|dead| dead.id).collect();
+        Ok(events.into_iter().all(|id| dead.contains(id)))
     }
 
     /// One event of each of several keys, in a transaction that is repeated until it commits.
@@ -159,6 +203,12 @@ impl Trial {
 
     /// Ends the writers, waits until everything has arrived or nothing comes any more, ends the relays, and compares.
     pub(crate) async fn end(&mut self) -> Result<Verdict> {
+        self.stop().await?;
+        self.check(&HashSet::new()).await
+    }
+
+    /// Ends the writers, waits until everything has arrived or nothing comes any more, and ends the relays.
+    pub(crate) async fn stop(&mut self) -> Result<()> {
         self.stop_writers().await?;
         self.until_all_arrived().await?;
         // Whatever is sent without need is sent soon.
@@ -169,29 +219,39 @@ impl Trial {
                 return Err(format!("a relay ended with {status}:\n{}", relay.words()).into());
             }
         }
-        let ledger = Ledger::default();
-        self.collector.deliveries().into_iter().for_each(|delivery| ledger.accept_raw(delivery.accepted));
-        Ok(ledger.check(&writer::committed(&self.pool).await?))
+        Ok(())
     }
 
     /// Or until nothing has come for a long time.
     pub(crate) async fn until_all_arrived(&self) -> Result<()> {
-        let committed: HashSet<EventId> =
-            writer::committed(&self.pool).await?.into_iter().map(|committed| committed.id).collect();
-        let (mut seen, mut since) = (0, Instant::now());
-        while since.elapsed() < PATIENCE {
-            let deliveries = self.collector.deliveries();
-            let arrived: HashSet<EventId> = deliveries.iter().map(|delivery| delivery.accepted.id).collect();
-            if committed.is_subset(&arrived) {
-                return Ok(());
-            }
-            if deliveries.len() > seen {
-                (seen, since) = (deliveries.len(), Instant::now());
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        let committed = self.committed().await?.into_iter().map(|committed| committed.id).collect();
+        if !self.until_arrived(&committed).await? {
+            eprintln!("{}", self.complaint("what was committed does not arrive"));
         }
-        eprintln!("{}", self.complaint("what was committed does not arrive"));
         Ok(())
+    }
+
+    /// Compares what was accepted with what was committed, except what the receiver has refused for good.
+    pub(crate) async fn check(&self, refused: &HashSet<EventId>) -> Result<Verdict> {
+        let ledger = Ledger::default();
+        match &self.broker {
+            Some(broker) => {
+                broker.messages().await?.into_iter().for_each(|message| ledger.accept_raw(message));
+            }
+            None => {
+                self.collector
+                    .deliveries()
+                    .into_iter()
+                    .for_each(|delivery| ledger.accept_raw(delivery.accepted));
+            }
+        }
+        let mut committed = self.committed().await?;
+        committed.retain(|committed| !refused.contains(&committed.id));
+        Ok(ledger.check(&committed))
+    }
+
+    pub(crate) async fn committed(&self) -> Result<Vec<Committed>> {
+        writer::committed(&self.pool).await
     }
 
     /// Takes deliveries out of the account, and says how many.

@@ -463,6 +463,38 @@ async fn what_is_marked_delivered_is_exactly_what_was_accepted() {
     assert_eq!((sizes.len(), sizes.iter().sum::<usize>(), sizes.iter().max()), (10, 95, Some(&10)));
 }
 
+/// The same for any part of any page, drawn anew each time.
+#[tokio::test]
+async fn whatever_part_of_a_page_is_refused_exactly_the_accepted_ones_are_delivered() {
+    let rounds = if std::env::var("POSTHASTE_FAULTS").as_deref() == Ok("full") { 500 } else { 20 };
+    for _ in 0..rounds {
+        let refused = fastrand::choose_multiple(0..40_usize, fastrand::usize(..40));
+        let accepted: Arc<Locked<Vec<String>>> = Arc::default();
+        let taken = accepted.clone();
+        let fails = move |body: &str| match body.parse::<usize>().expect("a number") {
+            number if !refused.contains(&number) => {
+                taken.lock().expect("no panic").push(body.to_owned());
+                None
+            }
+            number if number.is_multiple_of(2) => Some((false, "InternalError")),
+            _ => Some((true, "InvalidMessageContents")),
+        };
+        let played = Played::by(move |call| match call["Entries"].is_array() {
+            true => accept_but(call, &fails),
+            false => (200, json!({ "Attributes": {} })),
+        })
+        .await;
+        let keys: Vec<String> = (0..40).map(|n| format!("k{n}")).collect();
+        let mut page = page(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+        played.sink(Route::new("s")).deliver(&mut page).await;
+        let words = words(&page);
+        let delivered = (0..40).filter(|n| words[*n] == "delivered").map(|n| n.to_string());
+        let mut accepted = accepted.lock().expect("no panic").clone();
+        accepted.sort_by_key(|body| body.parse::<usize>().ok());
+        assert_eq!(delivered.collect::<Vec<_>>(), accepted, "{words:?}");
+    }
+}
+
 #[tokio::test]
 async fn no_call_has_two_events_of_a_key_and_nothing_follows_a_failure() {
     let played =

@@ -8,6 +8,12 @@ mod waking;
 mod held;
 mod server;
 mod network;
+mod outage;
+mod brokers;
+mod answers;
+mod turns;
+mod poison;
+mod webhooks;
 
 use futures::future::BoxFuture;
 
@@ -52,4 +58,14 @@ rows! {
     "restore" "13" "dump and restore into a new cluster" server::restore;
     "pooler" "19" "a pooler in transaction mode" network::pooler;
     "disk" "30" "a full disk" server::disk_full;
+    "brokers-killed" "20" "kill -9 of brokers, again and again" brokers::killed;
+    "receiver-away" "21" "a receiver that is away for long" outage::away;
+    "answers-lost" "22" "acknowledgements that are lost" answers::dropped;
+    "partial" "23" "pages that are accepted in part" answers::partial;
+    "first-attempts" "24" "first attempts that fail" poison::first_attempts;
+    "poison" "25" "a key and events that are always refused" poison::poison;
+    "oversize" "26" "events that are too large for their receiver" answers::oversize;
+    "unroutable" "27" "destinations that are not there, and every answer of webhooks" answers::unroutable;
+    "inside" "34" "webhooks that point to the relay's own network" webhooks::inside;
+    "signatures" "35" "forged and repeated webhooks" webhooks::signatures;
 }

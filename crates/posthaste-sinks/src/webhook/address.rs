@@ -157,6 +157,32 @@ mod tests {
         }
     }
 
+    /// A name that means a public address whenever somebody looks, and this machine a moment later.
+    #[tokio::test]
+    async fn a_name_that_changes_its_mind_is_judged_by_each_answer() {
+        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counting = asked.clone();
+        let lookup: Lookup = Arc::new(move |_| {
+            let even = counting.fetch_add(1, std::sync::atomic::Ordering::SeqCst).is_multiple_of(2);
+            let answer =
+                addresses(if even { &["8.8.8.8"] } else { &["127.0.0.1", "::1", "169.254.169.254"] });
+            Box::pin(async move { Ok(answer) })
+        });
+        let guard = Guard { lookup, allow_private: false };
+        for round in 0..10 {
+            let resolved = guard.resolve("rebind.example".parse().expect("a name")).await;
+            match resolved {
+                Ok(found) => assert_eq!((round % 2, found.collect()), (0, addresses(&["8.8.8.8"]))),
+                Err(error) => assert!(round % 2 == 1 && error.to_string().contains("loopback"), "{error}"),
+            }
+        }
+        assert_eq!(
+            asked.load(std::sync::atomic::Ordering::SeqCst),
+            10,
+            "what was judged is what is connected to"
+        );
+    }
+
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| SocketAddr::new(text.parse().expect("an address"), 0)).collect()
     }

@@ -201,13 +201,19 @@ mod tests {
 
     /// A sink whose only known name, `receiver.test`, is this machine.
     fn sink(port: u16, allow_private: bool) -> WebhookSink {
+        sink_for("127.0.0.1", port, allow_private)
+    }
+
+    /// The same with another answer of DNS.
+    fn sink_for(address: &str, port: u16, allow_private: bool) -> WebhookSink {
         let table = json!({ "url": format!("http://receiver.test:{port}/"), "secrets": [{ "env": "SECRET" }],
             "allow_plain_http": true, "allow_private": allow_private, "timeout": "1s" });
         let (problems, mut surroundings) = (Problems::default(), Surroundings::default());
         surroundings.variables.insert("SECRET".into(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into());
         let fields = table.as_object().expect("a table");
         let settings = WebhookSettings::validate(&Section::new("", fields, &problems, &surroundings));
-        let here: Lookup = Arc::new(|_| Box::pin(async { Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))]) }));
+        let here = SocketAddr::new(address.parse().expect("an address"), 0);
+        let here: Lookup = Arc::new(move |_| Box::pin(async move { Ok(vec![here]) }));
         WebhookSink::with_lookup(settings.expect("settings"), Route::new("s"), &here).expect("a sink")
     }
 
@@ -232,6 +238,30 @@ mod tests {
         // Nobody answers, but somebody comes.
         reason(&sink(port, true), soon).await;
         listener.accept().expect("somebody came");
+    }
+
+    /// All of these are this machine. Each is tried with permission too, to show that somebody would have come.
+    #[tokio::test]
+    async fn no_answer_of_dns_leads_to_a_blocked_range() {
+        let both = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"));
+        let listener = both.expect("a port");
+        listener.set_nonblocking(true).expect("ask only");
+        let port = listener.local_addr().expect("an address").port();
+        let (soon, mut reached) = (Instant::now() + Duration::from_secs(60), 0);
+        for address in
+            ["127.0.0.1", "127.8.8.8", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "::ffff:7f08:808"]
+        {
+            let refused = reason(&sink_for(address, port, false), soon).await;
+            assert!(refused.contains("allow_private"), "{address}: {refused}");
+            assert!(sink_for(address, port, false).check().await.is_err(), "{address}");
+            assert!(listener.accept().is_err(), "{address}: nobody came");
+            reason(&sink_for(address, port, true), soon).await;
+            while listener.accept().is_ok() {
+                reached += 1;
+            }
+        }
+        assert!(reached >= 3, "without the guard this machine is reached");
+        println!("control: with allow_private {reached} connections to this machine, without it 0");
     }
 
     #[tokio::test]

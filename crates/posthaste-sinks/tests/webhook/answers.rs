@@ -48,6 +48,33 @@ async fn a_redirect_is_not_followed() {
     assert_eq!(receiver.answered().len(), 1);
 }
 
+/// Whatever the redirect and wherever it points: nobody goes there, neither with an event nor with a check.
+#[tokio::test]
+async fn a_redirect_to_the_inside_connects_to_nobody() {
+    let inside = Receiver::start(|_| Reply::status(200)).await;
+    for status in [301, 302, 303, 307, 308] {
+        for place in [
+            inside.url("/"),
+            format!("http://localhost:{}/", inside.port),
+            format!("http://0x7f.1:{}/", inside.port),
+            format!("//127.0.0.1:{}/", inside.port),
+        ] {
+            let answer = move |_: &Request| {
+                let headers = vec![("location", place.clone()), ("refresh", format!("0; url={place}"))];
+                Reply::Answer(status, headers, Vec::new())
+            };
+            let receiver = Receiver::start(answer).await;
+            let sink = open(&receiver.url("/"), &json!({}));
+            assert_eq!(told(outcome(&sink).await).0, "retry", "{status}");
+            sink.check().await.expect("any answer will do");
+        }
+    }
+    assert_eq!(inside.connections(), 0);
+    // It would have answered.
+    assert_eq!(told(outcome(&open(&inside.url("/"), &json!({}))).await).0, "delivered");
+    println!("control: 20 redirects led to 0 connections, one delivery to {}", inside.connections());
+}
+
 fn answering(
     status: u16,
     name: &'static str,

@@ -1,0 +1,25 @@
+//! Brokers as receivers of a trial: real servers, which keep what they confirmed when they are killed.
+
+use async_trait::async_trait;
+use posthaste_testkit::Accepted;
+
+use crate::finding::Result;
+
+/// A broker with one empty destination. It is read when the trial has ended.
+#[async_trait]
+pub(crate) trait Broker: Send + Sync {
+    /// Its name and version.
+    fn name(&self) -> String;
+
+    /// The section of the sink that delivers to it.
+    fn sink(&self) -> String;
+
+    /// SIGKILL.
+    fn kill(&self);
+
+    /// Starts it again with what it has on disk.
+    async fn bring_back(&self);
+
+    /// Everything it has, in the order in which it took it.
+    async fn messages(&self) -> Result<Vec<Accepted>>;
+}
