@@ -51,7 +51,7 @@ fn measured(run: &Run) -> Result<String> {
 
 fn write_facts(text: &mut String, finding: &Finding) -> Result<()> {
     writeln!(text, "\n**{}** ({}). {}\n", escaped(&finding.fault), finding.row, escaped(&finding.how))?;
-    for reason in &finding.skipped {
+    if let Some(reason) = &finding.skipped {
         writeln!(text, "- skipped: {}", escaped(reason))?;
     }
     for fact in &finding.facts {
