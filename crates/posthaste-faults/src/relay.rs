@@ -51,12 +51,12 @@ impl Plan {
         incidents * self.lanes * BATCHES_IN_FLIGHT * self.batch
     }
 
-    fn configuration(&self, name: &str, database: &str, port: u16) -> Result<String> {
+    fn configuration(&self, name: &str, port: u16) -> Result<String> {
         let Self { lanes, batch, lease, poll, more, sink } = self;
         let mut text = String::new();
         writeln!(
             text,
-            "[database]\nurl = {database:?}\n[relay]\nname = {name:?}\nlisten = \"off\"\nlog = \"pretty\""
+            "[database]\nurl = {{ file = \"{name}.url\" }}\n[relay]\nname = {name:?}\nlisten = \"off\"\nlog = \"pretty\""
         )?;
         writeln!(text, "[subscriptions.{SUBSCRIPTION}]\nlanes = {lanes}\nbatch_size = {batch}")?;
         writeln!(text, "lease = \"{}ms\"\npoll_interval = \"{}ms\"", lease.as_millis(), poll.as_millis())?;
@@ -78,6 +78,8 @@ impl Plan {
 pub(crate) struct Relay {
     child: Child,
     log: PathBuf,
+    /// The file with the URL of its database.
+    url: PathBuf,
 }
 
 impl Relay {
@@ -91,7 +93,9 @@ impl Relay {
         port: u16,
     ) -> Result<Self> {
         let (file, log) = (folder.join(format!("{name}.toml")), folder.join(format!("{name}.log")));
-        fs::write(&file, plan.configuration(name, database, port)?)?;
+        fs::write(&file, plan.configuration(name, port)?)?;
+        let url = folder.join(format!("{name}.url"));
+        fs::write(&url, database)?;
         let out = File::options().create(true).append(true).open(&log)?;
         let child = Command::new(program)
             .args(["relay", "--config"])
@@ -101,7 +105,7 @@ impl Relay {
             .stdout(Stdio::null())
             .stderr(out)
             .spawn()?;
-        Ok(Self { child, log })
+        Ok(Self { child, log, url })
     }
 
     /// SIGKILL, and waits until it is gone.
@@ -119,6 +123,12 @@ impl Relay {
     /// SIGCONT.
     pub(crate) fn go_on(&self) -> Result<()> {
         self.signal(Signal::CONT)
+    }
+
+    /// Its URL is another one, and SIGHUP says so.
+    pub(crate) fn log_in(&self, database: &str) -> Result<()> {
+        fs::write(&self.url, database)?;
+        self.signal(Signal::HUP)
     }
 
     /// SIGTERM, and waits until it has ended.

@@ -96,6 +96,28 @@ impl Database {
         self.in_time(attempt).await
     }
 
+    /// Whether the other one differs in no more than who logs in, and with what password. Then new connections are made that way
+    /// from now on; open ones stay.
+    pub(crate) fn takes_login_of(&mut self, other: &DatabaseConfig) -> bool {
+        let (Address::Postgres(old), Address::Postgres(new)) = (&self.config.address, &other.address) else {
+            return false;
+        };
+        let (Ok(old), Ok(new)) = (postgres_options(old.expose()), postgres_options(new.expose())) else {
+            return false;
+        };
+        let place = |options: &PgConnectOptions| {
+            let database = options.get_database().map(str::to_owned);
+            (options.get_host().to_owned(), options.get_port(), options.get_socket().cloned(), database)
+        };
+        let rest = DatabaseConfig { address: self.config.address.clone(), ..other.clone() };
+        let only_login = place(&old) == place(&new) && rest == self.config;
+        if let (true, Pool::Postgres(pool)) = (only_login, &self.pool) {
+            pool.set_connect_options(new);
+            self.config = other.clone();
+        }
+        only_login
+    }
+
     /// The answer, or that it is late. A connection that died without a word would be waited on for a quarter of an hour;
     /// a new one may do better.
     pub(crate) async fn in_time<T, E: From<Refusal>>(

@@ -8,6 +8,7 @@ mod waking;
 mod held;
 mod server;
 mod network;
+mod access;
 mod outage;
 mod brokers;
 mod answers;
@@ -58,6 +59,7 @@ rows! {
     "restore" "13" "dump and restore into a new cluster" server::restore;
     "pooler" "19" "a pooler in transaction mode" network::pooler;
     "disk" "30" "a full disk" server::disk_full;
+    "access" "31" "passwords that are changed, certificates that prove nothing" access::refused;
     "brokers-killed" "20" "kill -9 of brokers, again and again" brokers::killed;
     "receiver-away" "21" "a receiver that is away for long" outage::away;
     "answers-lost" "22" "acknowledgements that are lost" answers::dropped;

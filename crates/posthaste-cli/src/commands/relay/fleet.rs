@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::board::Board;
 use super::tally::Tally;
 use super::watched::{Watched, route};
-use crate::config::{RelayConfig, SubscriptionConfig};
+use crate::config::{DatabaseConfig, RelayConfig, SubscriptionConfig};
 use crate::database::{Database, refused};
 use crate::failure::{Code, Failure};
 
@@ -144,6 +144,11 @@ impl Fleet {
 
     fn show(&self) {
         self.board.show(self.running.values().map(|running| running.prepared.sink.clone()).collect());
+    }
+
+    /// Whether no more than the login is different there; then new connections are made with it.
+    pub(crate) fn takes_login_of(&mut self, database: &DatabaseConfig) -> bool {
+        self.database.takes_login_of(database)
     }
 
     /// What runs at the moment.

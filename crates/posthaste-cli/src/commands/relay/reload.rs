@@ -46,6 +46,7 @@ pub(crate) async fn reload(fleet: &mut Fleet, config: &mut Config, sources: &Sou
             return error!("the configuration was not taken over; going on with the old one");
         }
     };
+    take_login(fleet, config, &wanted);
     say_what_waits(config, &wanted);
     let changes = Changes::between(&fleet.configs(), &fleet.ended(), &wanted.subscriptions);
     match changes.is_empty() {
@@ -94,6 +95,14 @@ async fn start(fleet: &mut Fleet, prepared: Prepared, done: &str) {
         Ok(Started::All) => info!(subscription, sink, "{done}"),
         Ok(Started::Stopped) => {}
         Err(failure) => failure.lines().iter().for_each(|line| error!(subscription, "not started: {line}")),
+    }
+}
+
+/// Passwords are changed while relays run.
+fn take_login(fleet: &mut Fleet, config: &mut Config, wanted: &Config) {
+    if config.database != wanted.database && fleet.takes_login_of(&wanted.database) {
+        config.database = wanted.database.clone();
+        info!("new connections to the database are made with the new login; open ones stay");
     }
 }
 
