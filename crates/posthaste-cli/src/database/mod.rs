@@ -118,7 +118,7 @@ impl Database {
 
     /// The tables, or why they cannot be looked at.
     pub(crate) async fn tables(&self) -> Result<Tables, Refusal> {
-        let needed = self.posthaste.migration_sql().len();
+        let needed = self.posthaste.schema_version();
         let looking = Tables::look(&self.pool, self.config.schema.as_str(), needed);
         self.in_time(async { looking.await.map_err(|error| Refusal::of(&error, &self.config)) }).await
     }
