@@ -80,9 +80,9 @@ begin
   end loop;
 
   if problem is not null then
-    raise notice 'posthaste: the roles {schema}_producer, {schema}_relay and {schema}_viewer are not complete: %', problem
-      using hint = 'Nothing else needs them. To have them, an administrator runs: '
-        'create role {schema}_producer nologin; create role {schema}_relay nologin; create role {schema}_viewer nologin; '
-        'and the owner of the schema runs migrate once more.';
+    raise notice '%', 'posthaste: the roles {schema}_producer, {schema}_relay and {schema}_viewer are not complete (' || problem
+      || '). Nothing needs them but whoever wants to be one of them. An administrator can run "create role {schema}_producer '
+      'nologin; create role {schema}_relay nologin; create role {schema}_viewer nologin"; the next migrate by the owner of the '
+      'schema gives them their rights.';
   end if;
 end $roles$;
