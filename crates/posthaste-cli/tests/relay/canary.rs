@@ -147,7 +147,7 @@ impl Scene {
     /// A subscription for each way to give a secret.
     fn config(&self) -> String {
         let (nats, redis, rabbitmq) = (self.nats.port(), self.redis.port(), self.rabbitmq.port());
-        let (kafka, moto) = (self.kafka.brokers(), self.moto.port());
+        let (kafka, moto) = (self.kafka.brokers().split(',').next().expect("a broker"), self.moto.port());
         let keys = "access_key_id = \"key\"\nsecret_access_key = { env = \"SQS_SECRET\" }\nsession_token = { env = \"SQS_SESSION\" }";
         let secrets =
             "secrets = [{ file = \"webhook.secret\" }]\nallow_private = true\nallow_plain_http = true";
@@ -248,7 +248,7 @@ async fn no_secret_is_told_by_a_relay_that_logs_everything_nor_by_any_command() 
     folder.write("webhook.secret", scene.canaries.webhook_secret());
     scene.log.enqueue("orders", 0, 5, 2).await;
     let relay = Relay::start(scene.command(&folder, &["relay"]));
-    relay.says("Delivering.");
+    relay.says("\"delivering\"");
     // Each sink has been tried: ten are away, whatever the reason, and two refuse each event.
     relay.says_times("the sink is away", 9);
     let address = relay.address();
