@@ -17,6 +17,7 @@ mod captures;
 mod test;
 mod bench;
 mod faults;
+mod deny;
 mod tidy;
 
 /// How every task ends: an exit code, or a sentence for the person who started it.
@@ -60,6 +61,11 @@ const COMMANDS: &[Command] = &[
         name: "captures",
         about: "run the built command on a small scene and write what it printed into docs/guide/screens.md",
         run: captures::run,
+    },
+    Command {
+        name: "deny",
+        about: "check licences, bans and sources of the dependencies, and advisories where their database can be reached",
+        run: deny::run,
     },
     Command {
         name: "tidy",

@@ -75,6 +75,26 @@ impl TestDatabase {
         Self { posthaste: Posthaste::postgres(pool.clone()), pool, options }
     }
 
+    /// The same database for somebody who holds these of Posthaste's roles and nothing else: `producer`, `relay`, `viewer`.
+    ///
+    /// # Panics
+    /// If the login cannot be created, or cannot connect.
+    pub async fn as_member_of(&self, roles: &[&str]) -> Self {
+        let login = format!("only_{}", roles.join("_"));
+        let groups: Vec<String> = roles.iter().map(|role| format!("posthaste_{role}")).collect();
+        // One login for all tests of a server, so that none has to be removed.
+        let create = format!(
+            "do $$ begin create role {login} login in role {}; \
+             exception when duplicate_object or unique_violation then null; end $$",
+            groups.join(", ")
+        );
+        sqlx::raw_sql(AssertSqlSafe(create)).execute(&self.pool).await.expect("a login");
+        let options = self.options.clone().username(&login);
+        let pool =
+            PgPoolOptions::new().max_connections(20).connect_with(options.clone()).await.expect("connect");
+        Self { posthaste: Posthaste::postgres(pool.clone()), pool, options }
+    }
+
     /// Another handle with connections of its own, as another process would have.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Pg
 use crate::kit::Kit;
 
 /// Two fresh schemas in a server: one for the tables of the application, which the connections of `pool` find without
-/// naming it, and one for Posthaste's. Dropping it ends its connections and removes both.
+/// naming it, and one for Posthaste's. Dropping it ends its connections and removes both, and the roles of the log.
 #[derive(Debug)]
 pub struct PostgresSchema {
     /// Connections whose `search_path` is the application's schema.
@@ -59,7 +59,15 @@ impl PostgresSchema {
             sqlx::query(end_old).bind(schema).execute(&mut conn).await?;
         }
         let drop = format!("drop schema if exists {schema}, {log_schema} cascade");
-        conn.execute(AssertSqlSafe(drop)).await.map(|_| ())
+        conn.execute(AssertSqlSafe(drop)).await?;
+        // Whoever may not create roles has none to remove, and may not ask for it either.
+        let left = "select coalesce(string_agg(rolname, ', '), '') from pg_roles where rolname = any ($1)";
+        let names = ["producer", "relay", "viewer"].map(|role| format!("{log_schema}_{role}"));
+        let left: String = sqlx::query_scalar(left).bind(&names[..]).fetch_one(&mut conn).await?;
+        match left.is_empty() {
+            true => Ok(()),
+            false => conn.execute(AssertSqlSafe(format!("drop role {left}"))).await.map(|_| ()),
+        }
     }
 }
 

@@ -10,6 +10,12 @@ async fn schemas(url: &str, name: &str) -> i64 {
     sqlx::query_scalar(count).bind(name).fetch_one(&mut conn).await.unwrap()
 }
 
+async fn roles(url: &str, name: &str) -> i64 {
+    let mut conn = PgConnection::connect(url).await.unwrap();
+    let count = "select count(*) from pg_roles where rolname like $1 || '%'";
+    sqlx::query_scalar(count).bind(name).fetch_one(&mut conn).await.unwrap()
+}
+
 #[tokio::test]
 async fn two_tests_in_one_server_do_not_see_each_other_and_leave_nothing() {
     for server in servers() {
@@ -24,12 +30,12 @@ async fn two_tests_in_one_server_do_not_see_each_other_and_leave_nothing() {
             assert_eq!(database.kit().run_until_idle(worker).await.delivered, expected);
         }
         let name = one.schema.clone();
-        assert_eq!(schemas(&server.url, &name).await, 2);
+        assert_eq!((schemas(&server.url, &name).await, roles(&server.url, &name).await), (2, 3));
         // An open transaction, as a test leaves it that failed.
         let mut open = one.pool.begin().await.unwrap();
         open.execute("insert into orders values (1)").await.unwrap();
         drop(one);
-        assert_eq!(schemas(&server.url, &name).await, 0);
+        assert_eq!((schemas(&server.url, &name).await, roles(&server.url, &name).await), (0, 0));
         drop(open);
     }
 }

@@ -93,14 +93,26 @@ impl Posthaste {
     }
 
     /// Creates Posthaste's tables or brings them up to date. Safe to call at every start and from many processes.
+    ///
+    /// On PostgreSQL it also creates three roles without a login, named after the schema, and gives them their rights:
+    /// `posthaste_producer` enqueues and sees nothing, `posthaste_relay` delivers and changes no event, `posthaste_viewer`
+    /// reads. If the user may not create roles, it goes on without them; what an administrator can run is in the log, as a
+    /// notice of the server. Roles of these names that are there get what they lack.
     pub async fn migrate(&self) -> Result<()> {
         self.store.migrate().await
     }
 
     /// The SQL that [`migrate`](Self::migrate) runs, one text per version, oldest first, for those who apply it with a tool
-    /// of their own. Each is complete: the first creates the schema, and each records the version it brings about.
+    /// of their own. Each is complete: the first creates the schema, and each records the version it brings about. On
+    /// PostgreSQL one more follows, which creates the roles and gives them their rights: it may run any number of times, and
+    /// must run again after each later version.
     pub fn migration_sql(&self) -> Vec<String> {
         self.store.migration_sql()
+    }
+
+    /// The version of the tables that this program works with.
+    pub fn schema_version(&self) -> usize {
+        self.store.schema_version()
     }
 
     /// Enqueues an event on the caller's connection: it exists if and only if the caller's transaction commits.

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 
 /// Everything in the schema that can be compared, a line each. The expressions leave out what differs from database to
 /// database by its nature: object numbers and times.
-const FACTS: [&str; 6] = [
+const FACTS: [&str; 7] = [
     "select format('%s.%s %s %s null %s identity %s', table_name, column_name, data_type, column_default, is_nullable, \
      identity_generation) from information_schema.columns where table_schema = 'posthaste'",
     "select format('%s %s', table_name, table_type) from information_schema.tables where table_schema = 'posthaste'",
@@ -15,6 +15,7 @@ const FACTS: [&str; 6] = [
      join pg_namespace n on n.oid = c.connamespace where n.nspname = 'posthaste'",
     "select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = p.pronamespace \
      where n.nspname = 'posthaste'",
+    "select format('%s %s', relname, relacl) from pg_class where relnamespace = 'posthaste'::regnamespace",
     "select format('meta %s %s %s', version, system_identifier, retained_to) from posthaste.meta",
 ];
 

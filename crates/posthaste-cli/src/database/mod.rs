@@ -13,9 +13,11 @@ use crate::config::{Address, DatabaseConfig, is_remote, says_ssl_mode};
 use crate::failure::Failure;
 
 mod refusal;
+mod roles;
 mod tables;
 
 pub(crate) use refusal::{Refusal, refused};
+pub(crate) use roles::creating;
 pub(crate) use tables::Tables;
 
 /// How long a connection or an answer may take before the database counts as away.
@@ -140,8 +142,14 @@ impl Database {
 
     /// The tables, or why they cannot be looked at.
     pub(crate) async fn tables(&self) -> Result<Tables, Refusal> {
-        let needed = self.posthaste.migration_sql().len();
+        let needed = self.posthaste.schema_version();
         let looking = Tables::look(&self.pool, self.config.schema.as_str(), needed);
+        self.in_time(async { looking.await.map_err(|error| Refusal::of(&error, &self.config)) }).await
+    }
+
+    /// The roles that `migrate` could not create.
+    pub(crate) async fn missing_roles(&self) -> Result<Vec<String>, Refusal> {
+        let looking = roles::missing(&self.pool, self.config.schema.as_str());
         self.in_time(async { looking.await.map_err(|error| Refusal::of(&error, &self.config)) }).await
     }
 

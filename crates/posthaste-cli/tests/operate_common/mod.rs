@@ -41,12 +41,14 @@ impl Bench {
     pub(crate) async fn everywhere() -> Vec<Self> {
         let mut benches = vec![Self::sqlite().await];
         for server in servers() {
-            let database = TestDatabase::on(&server).await;
-            let url = database.options.to_url_lossy().to_string();
-            let pool = Pool::Postgres(database.pool.clone());
-            benches.push(Self { url, posthaste: database.posthaste, pool });
+            benches.push(Self::on(&TestDatabase::on(&server).await));
         }
         benches
+    }
+
+    pub(crate) fn on(database: &TestDatabase) -> Self {
+        let url = database.options.to_url_lossy().to_string();
+        Self { url, posthaste: database.posthaste.clone(), pool: Pool::Postgres(database.pool.clone()) }
     }
 
     pub(crate) async fn enqueue(&self, events: Vec<NewEvent>) -> Vec<EventId> {

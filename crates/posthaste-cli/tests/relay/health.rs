@@ -9,7 +9,7 @@ use crate::log::{self, Log};
 use crate::support::{Folder, Relay, lines, until};
 
 /// The status and the body of a plain request.
-fn ask(address: &str, request: &str) -> (u16, Value) {
+pub(crate) fn ask(address: &str, request: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).expect("somebody listens");
     write!(stream, "{request} HTTP/1.1\r\nhost: {address}\r\n\r\n").expect("asked");
     let mut answer = String::new();
@@ -113,6 +113,46 @@ async fn a_sink_that_is_away_at_the_start_is_waited_for_even_if_there_is_nothing
     std::fs::create_dir(folder.path("elsewhere/later")).expect("a folder");
     relay.says("the sink is back");
     assert_eq!(relay.stop().0, Some(0));
+}
+
+/// 127.0.0.2 is this machine, too, but another address than the usual one: it is answered only by who listens everywhere.
+#[tokio::test]
+async fn health_is_told_to_this_machine_unless_somebody_says_otherwise() {
+    let folder = Folder::new();
+    let log = Log::sqlite(&folder).await;
+    std::fs::create_dir(folder.path("away")).expect("a folder");
+    folder.write("posthaste.toml", orders(&log));
+    for (listen, everywhere) in [("127.0.0.1:0", false), ("localhost:0", false), ("0.0.0.0:0", true)] {
+        let relay = folder.relay(&["--listen", listen]);
+        relay.says("Delivering.");
+        let address = relay.address();
+        let (host, port) = address.rsplit_once(':').expect("a port");
+        assert_eq!(host, if everywhere { "0.0.0.0" } else { "127.0.0.1" });
+        assert_eq!(ask(&format!("127.0.0.1:{port}"), "GET /healthz").0, 200, "{listen}");
+        assert_eq!(TcpStream::connect(format!("127.0.0.2:{port}")).is_ok(), everywhere, "{listen}");
+        let (code, words) = relay.stop();
+        assert_eq!(code, Some(0), "{words}");
+        assert_eq!(words.contains("is not only for this machine"), everywhere, "{words}");
+    }
+    for no_address in ["0", ":0", "9470", ":9470", "*:9470", "off:9470"] {
+        let ended = folder.run(&["relay", "--listen", no_address]);
+        assert_eq!(ended.code, Some(2), "{no_address}: {ended:?}");
+        assert!(ended.stderr.contains("such as \"127.0.0.1:9470\""), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_usual_address_is_this_machine() {
+    let folder = Folder::new();
+    let log = Log::sqlite(&folder).await;
+    std::fs::create_dir(folder.path("away")).expect("a folder");
+    folder.write("posthaste.toml", orders(&log).replace("listen = \"127.0.0.1:0\"\n", ""));
+    let relay = folder.relay(&[]);
+    relay.says("Delivering.");
+    // Somebody else may have the port; then it is named as taken.
+    let (code, words) = relay.stop();
+    assert_eq!(code, Some(0), "{words}");
+    assert!(words.contains("127.0.0.1:9470") && !words.contains("0.0.0.0"), "{words}");
 }
 
 /// What is held cannot be removed, so a person pauses it first.

@@ -180,6 +180,8 @@ pub(crate) trait Store: Debug + Send + Sync {
     async fn migrate(&self) -> Result<()>;
     /// The SQL that `migrate` runs, for those who apply it with a tool of their own.
     fn migration_sql(&self) -> Vec<String>;
+    /// The version of the tables that this program works with.
+    fn schema_version(&self) -> usize;
     /// Fails, with what to do, unless deliveries may be made from this database.
     async fn check(&self) -> Result<()>;
 

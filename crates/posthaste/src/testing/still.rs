@@ -60,6 +60,10 @@ impl Store for Still {
         self.inner.migration_sql()
     }
 
+    fn schema_version(&self) -> usize {
+        self.inner.schema_version()
+    }
+
     async fn check(&self) -> Result<()> {
         self.inner.check().await
     }

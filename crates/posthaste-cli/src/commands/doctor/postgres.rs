@@ -45,19 +45,39 @@ const QUESTIONS: &[Question] = &[
         name: "privileges",
         sql: "select count(*) as tables,
                      count(*) filter (where not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
-                         and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))) as denied
+                         and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))) as denied,
+                     coalesce(bool_and(has_table_privilege(c.oid, 'select')), false) and exists (
+                         select 1 from pg_roles r where r.rolname = {schema} || '_relay' and pg_has_role(r.oid, 'usage')) as relay
               from pg_class c join pg_namespace n on n.oid = c.relnamespace
               where n.nspname = {schema} and c.relkind in ('r', 'p')",
         judge: |row, name| {
             let (denied, tables): (i64, i64) = (row.try_get("denied")?, row.try_get("tables")?);
-            Ok(match (tables, denied) {
-                (0, _) => Finding::bad(name, "no table is visible", "run posthaste migrate, or grant usage on the schema"),
-                (_, 0) => Finding::good(name, format!("this role may read and write all {tables} tables")),
+            Ok(match (tables, denied, row.try_get("relay")?) {
+                (0, ..) => Finding::bad(name, "no table is visible", "run posthaste migrate, or grant usage on the schema"),
+                (_, 0, _) => Finding::good(name, format!("this role may read and write all {tables} tables")),
+                (.., true) => Finding::good(name, "this role may do what a relay must, and no more"),
                 _ => Finding::bad(
                     name,
                     format!("this role may not write {denied} of {tables} tables"),
-                    "run the relay as the role that ran migrate, or grant select, insert, update, delete",
+                    "make it a member of the relay's role (posthaste_relay, after the schema's name), or use the role that ran migrate",
                 ),
+            })
+        },
+    },
+    Question {
+        name: "roles",
+        sql: "select string_agg(name, ', ' order by name) as missing,
+                     string_agg('create role ' || name || ' nologin;', ' ' order by name) as remedy
+              from unnest(array['producer', 'relay', 'viewer']) as short, concat({schema}, '_', short) as name
+              where to_regrole(name) is null",
+        judge: |row, name| {
+            Ok(match (row.try_get::<Option<String>, _>("missing")?, row.try_get::<Option<String>, _>("remedy")?) {
+                (Some(missing), Some(remedy)) => Finding::warning(
+                    name,
+                    format!("there is no {missing}: whoever uses the log needs the rights of its owner"),
+                    format!("let an administrator run `{remedy}`, then run posthaste migrate"),
+                ),
+                _ => Finding::good(name, "those of producers, relays and viewers are there"),
             })
         },
     },

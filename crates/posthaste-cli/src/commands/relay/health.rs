@@ -44,6 +44,12 @@ pub(crate) async fn serve(listen: Option<Listen>, board: Arc<Board>) -> Result<O
         }
     };
     let chosen = listener.local_addr().map_err(Failure::while_doing("listen"))?;
+    if !chosen.ip().to_canonical().is_loopback() {
+        warn!(
+            "relay.listen: {chosen} is not only for this machine: whoever reaches it may ask, without a password, for the names \
+             of subscriptions and for what is wrong with their sinks"
+        );
+    }
     tokio::spawn(accept(listener, board));
     Ok(Some(chosen))
 }

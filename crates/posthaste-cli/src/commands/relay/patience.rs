@@ -54,6 +54,9 @@ async fn look(database: &Database, with_migrations: bool) -> Result<(), Failure>
     if with_migrations {
         let done = migrate(database).await?;
         info!("{}", done.in_words());
+        if let Some(advice) = done.advice() {
+            info!("{advice}");
+        }
     }
     let connected: Result<(), Refusal> = database.connect().await;
     connected?;

@@ -1,6 +1,6 @@
 //! The schema: created, brought up to date, and checked before anything is delivered.
 
-use sqlx::{AssertSqlSafe, Executor, Row};
+use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use crate::error::{Error, Result};
 
@@ -9,13 +9,16 @@ use super::PgStore;
 /// Forward-only migrations, oldest first.
 const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/postgres/0001_engine.sql")];
 
+/// Run after all of them by every `migrate`, and any number of times.
+const ROLES: &str = include_str!("../../../migrations/postgres/roles.sql");
+
 /// Any number will do, as long as it is the same for all who migrate: two of them must not run at once.
 const MIGRATION_LOCK: i64 = 0x706f_7374_6861_7374;
 
 impl PgStore {
-    /// A text per version, oldest first. Each is complete, and `migrate` runs nothing else: the first creates the schema,
-    /// and each records the version it brings about.
-    pub(crate) fn migration_texts(&self) -> Vec<String> {
+    /// A text per version, oldest first. Each is complete: the first creates the schema, and each records the version it
+    /// brings about.
+    fn migration_texts(&self) -> Vec<String> {
         let schema = self.schema.as_str();
         let create = format!("create schema if not exists {schema};\n\n");
         let begin = std::iter::once(create).chain(std::iter::repeat(String::new()));
@@ -25,20 +28,41 @@ impl PgStore {
         begin.zip(texts).enumerate().map(whole).collect()
     }
 
+    fn roles_text(&self) -> String {
+        ROLES.replace("{schema}", self.schema.as_str())
+    }
+
+    /// All that `migrate` runs.
+    pub(crate) fn printed_migrations(&self) -> Vec<String> {
+        self.migration_texts().into_iter().chain([self.roles_text()]).collect()
+    }
+
     pub(crate) async fn run_migrations(&self) -> Result<()> {
+        self.bring_up_to_date().await?;
+        self.give_rights().await
+    }
+
+    async fn bring_up_to_date(&self) -> Result<()> {
         let doing = "migrate";
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
-        sqlx::query("select pg_advisory_xact_lock($1)")
-            .bind(MIGRATION_LOCK)
-            .execute(&mut *tx)
-            .await
-            .map_err(Error::database(doing))?;
+        run_alone(&mut tx, doing).await?;
         let applied = self.applied_version(&mut tx).await?.unwrap_or(0);
         refuse_newer(applied)?;
         for text in self.migration_texts().into_iter().skip(applied) {
             tx.execute(AssertSqlSafe(text)).await.map_err(Error::database(doing))?;
         }
+        tx.commit().await.map_err(Error::database(doing))
+    }
+
+    /// In a transaction of its own: roles belong to the whole cluster, and who migrates another database must not wait until
+    /// the tables of this one are made.
+    async fn give_rights(&self) -> Result<()> {
+        let doing = "create the roles and give them their rights";
+        let mut conn = self.lend(doing).await?;
+        let mut tx = conn.begin(doing).await?;
+        run_alone(&mut tx, doing).await?;
+        tx.execute(AssertSqlSafe(self.roles_text())).await.map_err(Error::database(doing))?;
         tx.commit().await.map_err(Error::database(doing))
     }
 
@@ -106,6 +130,17 @@ fn recorded(schema: &str, version: usize) -> String {
          values ({version}, (select system_identifier from pg_control_system()))\n  \
          on conflict (one) do update set version = excluded.version;\n"
     )
+}
+
+/// Waits until no other transaction of these is under way, and keeps others waiting until this one ends.
+async fn run_alone(conn: &mut PgConnection, doing: &'static str) -> Result<()> {
+    let lock = sqlx::query("select pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK);
+    lock.execute(conn).await.map(|_| ()).map_err(Error::database(doing))
+}
+
+/// The version that this program works with.
+pub(super) fn needed_version() -> usize {
+    MIGRATIONS.len()
 }
 
 fn refuse_newer(applied: usize) -> Result<()> {

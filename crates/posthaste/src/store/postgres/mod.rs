@@ -89,7 +89,11 @@ impl Store for PgStore {
     }
 
     fn migration_sql(&self) -> Vec<String> {
-        self.migration_texts()
+        self.printed_migrations()
+    }
+
+    fn schema_version(&self) -> usize {
+        migrate::needed_version()
     }
 
     async fn check(&self) -> Result<()> {

@@ -88,6 +88,11 @@ fn recorded(version: usize) -> String {
     )
 }
 
+/// The version that this program works with.
+pub(super) fn needed_version() -> usize {
+    MIGRATIONS.len()
+}
+
 fn refuse_newer(applied: usize) -> Result<()> {
     match applied > MIGRATIONS.len() {
         true => Err(Error::Schema(format!(

@@ -82,6 +82,10 @@ impl Store for SqliteStore {
         self.printed_migrations()
     }
 
+    fn schema_version(&self) -> usize {
+        migrate::needed_version()
+    }
+
     async fn check(&self) -> Result<()> {
         patiently!(self.check_database())
     }

@@ -1,6 +1,7 @@
 //! Every statement of the catalogue prepares on every supported server.
 
 mod plans;
+mod rights;
 mod windows;
 mod deadlines;
 
