@@ -459,8 +459,9 @@ fn hostile_events_arrive_as_they_are_or_are_refused<D: Shop>(name: &str) {
     let runtime = runtime();
     let trial = runtime.block_on(Trial::<D>::prepare());
     let handler = recorder(&trial.arrived);
-    let worker =
-        runtime.block_on(trial.db.posthaste().handler(subscription(), handler).start()).expect("a worker");
+    let posthaste = trial.db.posthaste();
+    let started = runtime.block_on(async { posthaste.handler(subscription(), handler).start().await });
+    let worker = started.expect("a worker");
     let pages = u32::try_from(cases() / PAGE).expect("few");
     // A page has half as many on average as it may have at most.
     let config =

@@ -83,7 +83,8 @@ impl Database {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_program_refuses_older_tables_and_goes_on_after_migrate() {
-    let versions = Posthaste::sqlite(SqlitePool::connect_lazy("sqlite::memory:").expect("a url")).migration_sql().len();
+    let versions =
+        Posthaste::sqlite(SqlitePool::connect_lazy("sqlite::memory:").expect("a url")).migration_sql().len();
     for applied in 0..versions {
         for database in Database::everywhere().await {
             for text in database.posthaste().migration_sql().iter().take(applied) {

@@ -11,6 +11,7 @@ mod delivering;
 mod stopping;
 mod reloading;
 mod health;
+mod hostile;
 mod sharing;
 mod registry;
 mod doctor;

@@ -42,7 +42,8 @@ async fn apart(stage: &Stage, fault: &str, seconds: i32) -> Result<Finding> {
         slowest = slowest.max(trial.until_delivering().await?);
         trial.relays[victim] = trial.new_relay()?;
     }
-    let finding = trial.finding(&format!("the database's clock is {fault}"), trial.plan.duplicates_of(kills)).await?;
+    let finding =
+        trial.finding(&format!("the database's clock is {fault}"), trial.plan.duplicates_of(kills)).await?;
     let how = format!("kill -9 of a relay {kills} times, lease {:?}", trial.plan.lease);
     let moved = (shown - f64::from(seconds)).abs() < 60.0;
     Ok(finding.how(how).recovery(slowest).fact("leases end, seconds from now", format!("{shown:.0}"), moved))

@@ -28,11 +28,12 @@ pub(crate) async fn retention(stage: &Stage) -> Result<Vec<Finding>> {
 /// In the library and in the SQL function, on the command line, and over HTTP.
 pub(crate) async fn names(stage: &Stage) -> Result<Vec<Finding>> {
     let library = Program { package: "posthaste", name: "hostile_names", tests: &[] };
-    let command = Program { package: "posthaste-cli", name: "hostile", tests: &[] };
+    let command = Program { package: "posthaste-cli", name: "operate_hostile", tests: &[] };
+    let http = Program { package: "posthaste-cli", name: "relay", tests: &["hostile_requests"] };
     let how = format!(
         "{} names with quotes, backslashes, SQL and Unicode in every place for a name; {} requests to /healthz and /readyz",
         stage.size("300", "2,000"),
         stage.size("1,000", "10,000")
     );
-    Ok(vec![programs::run(stage, "hostile names and requests", &how, &[library, command]).await?])
+    Ok(vec![programs::run(stage, "hostile names and requests", &how, &[library, command, http]).await?])
 }

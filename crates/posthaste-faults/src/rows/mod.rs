@@ -8,6 +8,11 @@ mod waking;
 mod held;
 mod server;
 mod network;
+mod inputs;
+mod fences;
+mod clocks;
+mod versions;
+pub(crate) mod sqlite;
 
 use futures::future::BoxFuture;
 
@@ -52,4 +57,13 @@ rows! {
     "restore" "13" "dump and restore into a new cluster" server::restore;
     "pooler" "19" "a pooler in transaction mode" network::pooler;
     "disk" "30" "a full disk" server::disk_full;
+    "failpoints" "4" "kill at each step between claim and settle" fences::failpoints;
+    "claimed-again" "6" "claims that outlive their lease" fences::claimed_again;
+    "clocks" "7" "the clocks of the application and of the database differ, and step" clocks::steps;
+    "payloads" "28" "hostile events" inputs::payloads;
+    "retention" "32" "retention beside readers that are paused, slow, new, or failing" inputs::retention;
+    "names" "33" "hostile names and requests" inputs::names;
+    "versions" "39" "program and tables of different versions" versions::versions;
+    "model" "41" "the model, and broken variants of it" fences::model;
+    "sqlite" "43" "SQLite: killed processes and busy writers" sqlite::kill;
 }

@@ -56,7 +56,8 @@ async fn under_load(stage: &Stage) -> Result<Finding> {
         trial.until_delivering().await?;
     }
     let finding = trial.finding("tables change under load", 0).await?;
-    let finding = finding.how(format!("a column and a version more, and back, {rounds} times; 2 relays, 2 x 4 writers"));
+    let finding = finding
+        .how(format!("a column and a version more, and back, {rounds} times; 2 relays, 2 x 4 writers"));
     Ok(finding.fact("a relay that is started then says", &words, words.contains("newer Posthaste")))
 }
 
@@ -67,7 +68,9 @@ async fn refusal(trial: &mut Trial) -> Result<String> {
         if let Some(status) = relay.ended()? {
             let words = relay.words();
             return match status.code() {
-                Some(0) | None => Err(format!("a relay that must refuse ended with {status}:\n{words}").into()),
+                Some(0) | None => {
+                    Err(format!("a relay that must refuse ended with {status}:\n{words}").into())
+                }
                 Some(_) => Ok(words.lines().last().unwrap_or_default().to_owned()),
             };
         }
