@@ -216,7 +216,10 @@ fn hostile() -> impl Strategy<Value = Hostile> {
             (aggregate, tenant, dedupe, content_type),
             (headers, payload, when, huge),
         )| {
-            let payload = if huge { payload.into_iter().chain([7; 10 << 20]).collect() } else { payload };
+            let mut payload = payload;
+            if huge {
+                payload.resize(10 << 20, 7);
+            }
             Hostile {
                 namespace,
                 topic,

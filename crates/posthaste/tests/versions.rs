@@ -11,7 +11,11 @@ use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 /// A database without tables.
 enum Database {
     Postgres(PgPool, Posthaste),
-    Sqlite(SqlitePool, Posthaste, tempfile::TempDir),
+    Sqlite(
+        SqlitePool,
+        Posthaste,
+        #[expect(dead_code, reason = "the file goes away with it")] tempfile::TempDir,
+    ),
 }
 
 impl Database {

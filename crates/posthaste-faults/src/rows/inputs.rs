@@ -20,7 +20,7 @@ pub(crate) async fn retention(stage: &Stage) -> Result<Vec<Finding>> {
     let program = Program { package: "posthaste", name: "retention_fuzz", tests: &[] };
     let how = format!(
         "{} random schedules of enqueue, deliver, fail, hold, pause, replay, remove, time that passes, and retention",
-        stage.size("340", "10,500")
+        stage.size("120", "10,300")
     );
     Ok(vec![programs::run(stage, "retention beside paused and failing readers", &how, &[program]).await?])
 }
