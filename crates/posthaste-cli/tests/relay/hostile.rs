@@ -58,7 +58,6 @@ fn status(address: &str, request: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(address).expect("somebody listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
     drop(stream.write_all(request));
-    drop(stream.shutdown(std::net::Shutdown::Write));
     let mut answer = Vec::new();
     drop(stream.read_to_end(&mut answer));
     String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()

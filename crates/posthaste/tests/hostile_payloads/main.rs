@@ -3,14 +3,18 @@
 
 #[expect(dead_code, reason = "shared by several test programs; this one uses its part")]
 #[macro_use]
+#[path = "../admin_common/mod.rs"]
 mod admin_common;
+mod hostile;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use admin_common::{Database, quick};
 use chrono::{DateTime, Utc};
+use hostile::{Hostile, hostile};
+use posthaste::admin::RetentionPolicy;
 use posthaste::{
     Enqueued, Error, Event, EventId, InvalidEvent, Limits, NewEvent, Order, Posthaste, Result, Subscription,
 };
@@ -31,210 +35,6 @@ fn cases() -> usize {
         Ok(_) => 6_000,
         Err(_) => 3_000,
     }
-}
-
-/// An event as a producer wants it.
-#[derive(Debug, Clone, Default)]
-struct Hostile {
-    namespace: Option<String>,
-    topic: String,
-    event_type: Option<String>,
-    key: Option<String>,
-    aggregate: Option<(String, String)>,
-    tenant: Option<u128>,
-    dedupe: Option<(String, Duration)>,
-    content_type: Option<String>,
-    headers: Vec<(String, Vec<u8>)>,
-    payload: Vec<u8>,
-    when: When,
-}
-
-/// Far from now on either side, so that nobody waits for it by accident.
-#[derive(Debug, Clone, Copy, Default)]
-enum When {
-    #[default]
-    Now,
-    At(DateTime<Utc>),
-    After(Duration),
-}
-
-impl Hostile {
-    fn plain(topic: &str, payload: &[u8]) -> Self {
-        Self { topic: topic.to_owned(), payload: payload.to_vec(), ..Self::default() }
-    }
-
-    fn build(&self) -> Result<NewEvent, InvalidEvent> {
-        let mut event = NewEvent::bytes(&self.topic, self.payload.clone());
-        event = self.namespace.iter().fold(event, |event, name| event.namespace(name));
-        event = self.event_type.iter().fold(event, |event, name| event.event_type(name));
-        event = self.key.iter().fold(event, |event, key| event.key(key));
-        event = self.aggregate.iter().fold(event, |event, (kind, id)| event.aggregate(kind, id));
-        event = self.tenant.iter().fold(event, |event, id| event.tenant(uuid::Uuid::from_u128(*id)));
-        event = self.content_type.iter().fold(event, |event, name| event.content_type(name));
-        event = self.dedupe.iter().fold(event, |event, (key, long)| event.dedupe_key(key).dedupe_for(*long));
-        event = match self.when {
-            When::Now => event,
-            When::At(time) => event.available_at(time),
-            When::After(delay) => event.delay(delay),
-        };
-        self.headers.iter().try_fold(event, |event, (name, value)| event.header_bytes(name, value))
-    }
-
-    fn is_due(&self) -> bool {
-        match self.when {
-            When::Now => true,
-            When::At(time) => time < Utc::now(),
-            When::After(delay) => delay.is_zero(),
-        }
-    }
-
-    /// The first difference between what was wanted and what arrived.
-    fn difference(&self, event: &Event) -> Option<&'static str> {
-        let headers: BTreeMap<String, &[u8]> =
-            self.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_slice())).collect();
-        let arrived: BTreeMap<String, &[u8]> =
-            event.headers.iter().map(|(name, value)| (name.to_owned(), value.as_bytes())).collect();
-        let (kind, id) = self.aggregate.clone().unzip();
-        let same = [
-            ("payload", self.payload == event.payload),
-            ("headers", headers == arrived),
-            (
-                "content type",
-                self.content_type.as_deref().unwrap_or("application/octet-stream") == event.content_type,
-            ),
-            ("namespace", self.namespace.as_deref().unwrap_or("default") == event.namespace),
-            ("topic", self.topic == event.topic),
-            ("event type", self.event_type == event.event_type),
-            ("key", self.key.as_ref().or(id.as_ref()) == event.key.as_ref()),
-            ("aggregate", (&kind, &id) == (&event.aggregate_type, &event.aggregate_id)),
-            ("tenant", self.tenant == event.tenant_id.map(|tenant| tenant.as_u128())),
-            ("dedupe key", self.dedupe.as_ref().map(|(key, _)| key) == event.dedupe_key.as_ref()),
-        ];
-        same.into_iter().find(|(_, same)| !same).map(|(what, _)| what)
-    }
-}
-
-/// Names that somebody will try.
-const NASTY: [&str; 15] = [
-    "",
-    "\0",
-    "a\0b",
-    "' or 1=1; drop table orders; --",
-    "\u{feff}",
-    "\u{202e}txt.exe",
-    "\u{fffd}\u{ffff}",
-    "🦀🦀🦀",
-    "null",
-    "\\u0000",
-    "%00",
-    "{{key}}",
-    "a\r\nb: c",
-    "\u{85}",
-    " ",
-];
-
-/// Names and keys as people, programs and attackers write them.
-fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        12 => "[a-z]{1,12}(\\.[a-z]{1,8})?",
-        4 => any::<String>(),
-        2 => "\\PC{0,60}",
-        2 => prop::sample::select(&NASTY[..]).prop_map(str::to_owned),
-        1 => (prop::char::any(), 100_usize..1100).prop_map(|(c, times)| c.to_string().repeat(times)),
-    ]
-}
-
-/// Bodies that some JSON or text parser chokes on.
-const BODIES: [&[u8]; 10] = [
-    b"",
-    b"\0",
-    b"{\"a\":\"\\u0000\"}",
-    b"\"\\ud800\"",
-    b"{\"n\":1e400000}",
-    b"\xff\xfe\x00\xd8",
-    b"\xc3\x28",
-    b"{\"b\":1,\"a\":2,\"a\":2.50 }\r\n",
-    b"\xef\xbb\xbf{}",
-    b"NaN",
-];
-
-fn payload() -> impl Strategy<Value = Vec<u8>> {
-    let nested = |open: &str, close: &str| [open.repeat(20_000), close.repeat(20_000)].concat().into_bytes();
-    prop_oneof![
-        8 => prop::collection::vec(any::<u8>(), 0..300),
-        6 => prop::sample::select(&BODIES[..]).prop_map(<[u8]>::to_vec),
-        4 => any::<String>().prop_map(|text| format!("{{\"text\":{text:?}}}").into_bytes()),
-        1 => prop::sample::select(vec![nested("[", "]"), nested("{\"a\":", "}"), nested("[", "")]),
-    ]
-}
-
-/// Header values that would forge another header, or are no text.
-const VALUES: [&[u8]; 5] = [b"a\r\nx-forged: 1", b"\n", b"\xff", b"a\tb", b""];
-
-fn header() -> impl Strategy<Value = (String, Vec<u8>)> {
-    let name = prop_oneof![20 => "[A-Za-z0-9_.-]{1,20}", 1 => text()];
-    let value = prop_oneof![
-        20 => "[ -~]{0,40}".prop_map(String::into_bytes),
-        2 => text().prop_map(String::into_bytes),
-        1 => prop::sample::select(&VALUES[..]).prop_map(<[u8]>::to_vec),
-    ];
-    (name, value)
-}
-
-fn headers() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
-    let many =
-        (0_usize..1000).prop_map(|count| (0..count).map(|n| (format!("h{n}"), b"v".to_vec())).collect());
-    prop_oneof![8 => Just(Vec::new()), 8 => prop::collection::vec(header(), 1..5), 1 => many]
-}
-
-fn when() -> impl Strategy<Value = When> {
-    let (past, future) = (-8_334_000_000_000_i64..600_000_000, 4_100_000_000..8_210_000_000_000_i64);
-    let at = |seconds: i64| DateTime::from_timestamp(seconds, 0).map_or(When::Now, When::At);
-    prop_oneof![
-        20 => Just(When::Now),
-        1 => past.prop_map(at),
-        1 => future.prop_map(at),
-        1 => prop::sample::select(vec![DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC]).prop_map(When::At),
-        1 => prop::sample::select(vec![0, 3_600, 1 << 40, u64::MAX]).prop_map(|s| When::After(Duration::from_secs(s))),
-    ]
-}
-
-fn hostile() -> impl Strategy<Value = Hostile> {
-    let rarely = |of| prop::option::weighted(0.3, of);
-    let lifetime = prop::sample::select(vec![Duration::ZERO, Duration::from_secs(60), Duration::MAX]);
-    let names = (rarely(text().boxed()), text(), rarely(text().boxed()), rarely(text().boxed()));
-    let more = (
-        prop::option::weighted(0.2, (text(), text())),
-        prop::option::weighted(0.2, any::<u128>()),
-        prop::option::weighted(0.2, (text(), lifetime)),
-        rarely(text().boxed()),
-    );
-    let body = (headers(), payload(), when(), prop::bool::weighted(0.002));
-    (names, more, body).prop_map(
-        |(
-            (namespace, topic, event_type, key),
-            (aggregate, tenant, dedupe, content_type),
-            (headers, payload, when, huge),
-        )| {
-            let mut payload = payload;
-            if huge {
-                payload.resize(10 << 20, 7);
-            }
-            Hostile {
-                namespace,
-                topic,
-                event_type,
-                key,
-                aggregate,
-                tenant,
-                dedupe,
-                content_type,
-                headers,
-                payload,
-                when,
-            }
-        },
-    )
 }
 
 /// A producer's database.
@@ -492,8 +292,29 @@ fn hostile_events_arrive_as_they_are_or_are_refused_on_sqlite() {
 
 on_every_database!(
     ten_mebibytes_and_nothing_at_all_arrive_where_the_limit_allows,
+    times_out_of_reach_abort_no_transaction,
     the_comparison_sees_a_changed_event_and_a_refusal_by_the_database,
 );
+
+/// An endless delay once aborted the producer's transaction: PostgreSQL's clock does not reach so far.
+async fn times_out_of_reach_abort_no_transaction<D: Shop>() {
+    let trial = Trial::<D>::prepare().await;
+    let event = |change: fn(NewEvent) -> NewEvent| vec![change(NewEvent::bytes("t", "x"))];
+    let calls = vec![
+        event(|event| event.delay(Duration::MAX)),
+        event(|event| event.dedupe_key("k").dedupe_for(Duration::MAX)),
+        event(|event| event.available_at(DateTime::<Utc>::MAX_UTC)),
+        event(|event| event.available_at(DateTime::<Utc>::MIN_UTC)),
+    ];
+    let answers = trial.db.sell(calls).await;
+    assert!(answers[..3].iter().all(|answer| answer.is_ok()), "{answers:?}");
+    assert!(matches!(answers[3], Err(Error::InvalidEvent(InvalidEvent::TooEarly { .. }))), "{answers:?}");
+    let for_ever = RetentionPolicy::new(|policy| {
+        (policy.events_older_than, policy.journal_older_than) = (Duration::MAX, Duration::MAX);
+        policy.operations_older_than = Duration::MAX;
+    });
+    assert_eq!(trial.db.posthaste().admin().retain(&for_ever).await.expect("all is kept").events, 0);
+}
 
 async fn ten_mebibytes_and_nothing_at_all_arrive_where_the_limit_allows<D: Shop>() {
     let trial = Trial::<D>::prepare().await;
