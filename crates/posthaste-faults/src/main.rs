@@ -59,6 +59,9 @@ async fn main() -> ExitCode {
         Some((first, rest)) if first == writer::COMMAND => {
             writer::main(rest).await.map(|()| ExitCode::SUCCESS)
         }
+        Some((first, rest)) if first == rows::sqlite::COMMAND => {
+            rows::sqlite::main(rest).await.map(|()| ExitCode::SUCCESS)
+        }
         _ => run(&Options::parse()).await,
     };
     ended.unwrap_or_else(|error| {

@@ -151,6 +151,11 @@ impl Relay {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
     /// The end of its log.
     pub(crate) fn words(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();

@@ -228,6 +228,14 @@ pub enum InvalidEvent {
         /// Which field.
         field: &'static str,
     },
+    /// A time that lies before our era: PostgreSQL's own reach is not much longer.
+    #[error("{field}: {time} lies before the year 1")]
+    TooEarly {
+        /// Which field.
+        field: &'static str,
+        /// The time.
+        time: chrono::DateTime<chrono::Utc>,
+    },
     /// The payload exceeds the limit.
     #[error(
         "the payload is {len} bytes, at most {max} are allowed; store large bodies elsewhere and enqueue a reference, or \

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -279,9 +279,20 @@ impl NewEvent {
         check_optional("aggregate type", self.aggregate_type.as_deref(), 255)?;
         check_optional("aggregate id", self.aggregate_id.as_deref(), 1024)?;
         check_optional("dedupe key", self.dedupe_key.as_deref(), 1024)?;
+        self.check_time()?;
         self.check_payload(limits)?;
         self.check_headers(limits)?;
         self.check_tenant_prefix()
+    }
+
+    /// A time that PostgreSQL cannot store would abort the caller's transaction.
+    fn check_time(&self) -> Result<(), InvalidEvent> {
+        match self.available {
+            Available::At(time) if time.year() < 1 => {
+                Err(InvalidEvent::TooEarly { field: "available at", time })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_payload(&self, limits: &Limits) -> Result<(), InvalidEvent> {
@@ -407,6 +418,13 @@ mod tests {
         assert!(matches!(refused(event().key("a\0b")), InvalidEvent::ControlCharacter { found: '\0', .. }));
         assert!(matches!(refused(event().key("x".repeat(1025))), InvalidEvent::TooLong { field: "key", .. }));
         assert!(matches!(refused(event().event_type("a\nb")), InvalidEvent::ControlCharacter { .. }));
+    }
+
+    #[test]
+    fn a_time_before_our_era_is_refused() {
+        let at = |time| event().available_at(time).validate(&Limits::default());
+        assert!(matches!(at(DateTime::<Utc>::MIN_UTC), Err(InvalidEvent::TooEarly { .. })));
+        assert_eq!((at(DateTime::UNIX_EPOCH), at(DateTime::<Utc>::MAX_UTC)), (Ok(()), Ok(())));
     }
 
     #[test]

@@ -278,7 +278,8 @@ fn none_stuck(model: &Lane, state: &State) -> bool {
 fn assert_refuted(variant: Variant, properties: &[&'static str]) {
     let all_found = HasDiscoveries::AllOf(properties.iter().copied().collect());
     let checker = Lane { variant, takes: 4 }.checker().finish_when(all_found).spawn_bfs().join();
-    println!("{variant:?}: {} states, depth {}", checker.unique_state_count(), checker.max_depth());
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("control {variant:?}: refuted within {states} states, depth {depth}");
     for property in properties {
         assert!(checker.discovery(property).is_some(), "{variant:?} survived: {property}");
     }

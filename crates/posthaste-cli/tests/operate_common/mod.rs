@@ -93,6 +93,20 @@ impl Bench {
         }
     }
 
+    /// Runs statements beside Posthaste.
+    pub(crate) async fn execute(&self, sql: &str) {
+        assert!(self.try_execute(sql).await, "{sql}");
+    }
+
+    /// The same, and whether the database did it.
+    pub(crate) async fn try_execute(&self, sql: &str) -> bool {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match &self.pool {
+            Pool::Postgres(pool) => sqlx::raw_sql(sql).execute(pool).await.is_ok(),
+            Pool::Sqlite(database) => sqlx::raw_sql(sql).execute(&database.pool).await.is_ok(),
+        }
+    }
+
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         command(&self.url, arguments)
     }

@@ -12,6 +12,7 @@ mod stopping;
 mod reloading;
 mod health;
 mod canary;
+mod hostile;
 mod sharing;
 mod registry;
 mod doctor;

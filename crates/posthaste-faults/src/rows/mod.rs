@@ -15,6 +15,11 @@ mod answers;
 mod turns;
 mod poison;
 mod webhooks;
+mod inputs;
+mod fences;
+mod clocks;
+mod versions;
+pub(crate) mod sqlite;
 
 use futures::future::BoxFuture;
 
@@ -70,4 +75,13 @@ rows! {
     "unroutable" "27" "destinations that are not there, and every answer of webhooks" answers::unroutable;
     "inside" "34" "webhooks that point to the relay's own network" webhooks::inside;
     "signatures" "35" "forged and repeated webhooks" webhooks::signatures;
+    "failpoints" "4" "kill at each step between claim and settle" fences::failpoints;
+    "claimed-again" "6" "claims that outlive their lease" fences::claimed_again;
+    "clocks" "7" "the clocks of the application and of the database differ, and step" clocks::steps;
+    "payloads" "28" "hostile events" inputs::payloads;
+    "retention" "32" "retention beside readers that are paused, slow, new, or failing" inputs::retention;
+    "names" "33" "hostile names and requests" inputs::names;
+    "versions" "39" "program and tables of different versions" versions::versions;
+    "model" "41" "the model, and broken variants of it" fences::model;
+    "sqlite" "43" "SQLite: killed processes and busy writers" sqlite::kill;
 }

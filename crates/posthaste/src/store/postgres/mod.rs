@@ -271,9 +271,12 @@ impl Store for PgStore {
     }
 }
 
-/// Microseconds, the unit in which durations are sent: intervals are added on the database's clock.
+/// Microseconds, the unit in which durations are sent: intervals are added on the database's clock, and taken from it. Four
+/// thousand years at most: more than anybody waits, and the clock of PostgreSQL reaches no further than to 4713 BC. A statement
+/// that runs out of it would abort the producer's transaction.
 pub(super) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+    const LONGEST: Duration = Duration::from_secs(4_000 * 365 * 86_400);
+    i64::try_from(duration.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
 }
 
 pub(super) fn duration_of(micros: Option<i64>) -> Option<Duration> {

@@ -1,0 +1,286 @@
+//! The row about SQLite: relays and writers in processes of their own share one file, hold its only write lock, and are killed.
+//! The trial is the standard one with another database; what differs from it stands here.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use posthaste::{EventId, NewEvent, Posthaste};
+use posthaste_testkit::{Committed, Ledger, Verdict, sqlite_file};
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{Executor, Row, SqliteConnection, SqlitePool};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::collector::Collector;
+use crate::finding::{Finding, Result};
+use crate::relay::{Plan, Relay, SUBSCRIPTION};
+use crate::stage::Stage;
+use crate::writer::TOPIC;
+
+/// The word on the command line.
+pub(crate) const COMMAND: &str = "write-sqlite";
+
+/// Without a single acceptance for so long, what is missing counts as lost.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// Connections of each process of writers.
+const CONNECTIONS: u32 = 2;
+
+/// Two relays, two processes of writers; each is killed in its turn.
+pub(crate) async fn kill(stage: &Stage) -> Result<Vec<Finding>> {
+    let kills = stage.size(10, 200);
+    let mut trial = Trial::begin(stage).await?;
+    for kill in 0..kills {
+        tokio::time::sleep(Duration::from_millis(200 + fastrand::u64(..400))).await;
+        let victim = kill / 2 % 2;
+        match kill % 2 {
+            0 => trial.kill_relay(victim)?,
+            _ => trial.kill_writer(victim).await?,
+        }
+    }
+    let complaints = trial.stop_writers().await?;
+    let (verdict, locked) = trial.end().await?;
+    let dead = trial.posthaste.admin().subscription(SUBSCRIPTION).await?.dead;
+    let finding = Finding::new("SQLite: processes killed, writers that hold the lock")
+        .how(format!("kill -9 {kills} times, relays and writers by turns; 2 relays, 2 x {CONNECTIONS} writers, one file"))
+        .figures(&verdict, trial.plan.duplicates_of(kills.div_ceil(2)))
+        .fact("dead", dead, dead.is_zero())
+        .fact("`database is locked` told to writers", complaints.len(), complaints.is_empty())
+        .fact("`database is locked` told by relays", locked, locked == 0);
+    Ok(vec![match complaints.first() {
+        Some(complaint) => finding.told("a writer was told", complaint),
+        None => finding,
+    }])
+}
+
+struct Trial {
+    plan: Plan,
+    collector: Collector,
+    relays: Vec<Relay>,
+    writers: Vec<Writer>,
+    pool: SqlitePool,
+    posthaste: Posthaste,
+    program: PathBuf,
+    path: PathBuf,
+    folder: tempfile::TempDir,
+    /// The name of the next relay.
+    started: usize,
+}
+
+impl Trial {
+    async fn begin(stage: &Stage) -> Result<Self> {
+        let (folder, path) = sqlite_file();
+        let pool = open(&path);
+        let posthaste = Posthaste::sqlite(pool.clone());
+        posthaste.migrate().await?;
+        pool.execute(
+            "create table hot (key text primary key, n integer not null);
+             create table written (id blob primary key, key text not null, place integer not null, payload blob not null)",
+        )
+        .await?;
+        let mut trial = Self {
+            plan: Plan::default(),
+            collector: Collector::start().await?,
+            relays: Vec::new(),
+            writers: Vec::new(),
+            pool,
+            posthaste,
+            program: stage.relay.clone(),
+            path,
+            folder,
+            started: 0,
+        };
+        for _ in 0..2 {
+            let relay = trial.new_relay()?;
+            trial.relays.push(relay);
+            trial.writers.push(Writer::start(&trial.path).await?);
+        }
+        trial.until_delivering().await?;
+        Ok(trial)
+    }
+
+    fn new_relay(&mut self) -> Result<Relay> {
+        self.started += 1;
+        let (name, url) = (format!("relay-{}", self.started), format!("sqlite:{}", self.path.display()));
+        Relay::start(&self.program, self.folder.path(), &name, &self.plan, &url, self.collector.port())
+    }
+
+    async fn until_delivering(&self) -> Result<()> {
+        let (began, before) = (Instant::now(), self.collector.len());
+        while self.collector.len() == before {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("nothing arrives; a relay said last:\n{}", self.relays[0].words()).into());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    fn kill_relay(&mut self, victim: usize) -> Result<()> {
+        self.relays[victim].kill()?;
+        self.relays[victim] = self.new_relay()?;
+        Ok(())
+    }
+
+    async fn kill_writer(&mut self, victim: usize) -> Result<()> {
+        let next = Writer::start(&self.path).await?;
+        std::mem::replace(&mut self.writers[victim], next).kill().await
+    }
+
+    /// What the writers were told by the database, other than that all is well.
+    async fn stop_writers(&mut self) -> Result<Vec<String>> {
+        let mut complaints = Vec::new();
+        for writer in self.writers.drain(..) {
+            complaints.extend(writer.stop().await?);
+        }
+        Ok(complaints)
+    }
+
+    /// Waits until everything has arrived or nothing comes any more, ends the relays, and compares. Also how many lines of
+    /// the relays speak of a locked database.
+    async fn end(&mut self) -> Result<(Verdict, usize)> {
+        let committed = committed(&self.pool).await?;
+        let wanted: HashSet<EventId> = committed.iter().map(|committed| committed.id).collect();
+        let (mut seen, mut since) = (0, Instant::now());
+        while since.elapsed() < PATIENCE {
+            let deliveries = self.collector.deliveries();
+            let arrived: HashSet<EventId> = deliveries.iter().map(|delivery| delivery.accepted.id).collect();
+            if wanted.is_subset(&arrived) {
+                break;
+            }
+            if deliveries.len() > seen {
+                (seen, since) = (deliveries.len(), Instant::now());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        for relay in &mut self.relays {
+            let status = relay.terminate().await?;
+            if !status.success() {
+                return Err(format!("a relay ended with {status}:\n{}", relay.words()).into());
+            }
+        }
+        let ledger = Ledger::default();
+        self.collector.deliveries().into_iter().for_each(|delivery| ledger.accept_raw(delivery.accepted));
+        Ok((ledger.check(&committed), self.locked()?))
+    }
+
+    fn locked(&self) -> Result<usize> {
+        let mut lines = 0;
+        for entry in std::fs::read_dir(self.folder.path())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                let text = std::fs::read_to_string(path)?;
+                lines += text.lines().filter(|line| line.contains("locked")).count();
+            }
+        }
+        Ok(lines)
+    }
+}
+
+fn open(path: &Path) -> SqlitePool {
+    SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_lazy_with(posthaste::sqlite_options(path))
+}
+
+/// What was committed, as the database knows it.
+async fn committed(pool: &SqlitePool) -> Result<Vec<Committed>> {
+    let rows = sqlx::query("select id, key, place, payload from written").fetch_all(pool).await?;
+    let of = |row: &sqlx::sqlite::SqliteRow| Committed {
+        id: EventId(row.get("id")),
+        place: Some((row.get("key"), row.get::<i64, _>("place").unsigned_abs())),
+        payload: row.get("payload"),
+    };
+    Ok(rows.iter().map(of).collect())
+}
+
+/// The other side: writes until standard input ends, and prints whatever it was told by the database.
+pub(crate) async fn main(arguments: &[String]) -> Result<()> {
+    let [path] = arguments else { return Err("write-sqlite needs a file".into()) };
+    let pool = open(Path::new(path));
+    for _ in 0..CONNECTIONS {
+        tokio::spawn(write_for_ever(pool.clone()));
+    }
+    println!("ready");
+    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+    Ok(())
+}
+
+async fn write_for_ever(pool: SqlitePool) {
+    let posthaste = Posthaste::sqlite(pool.clone());
+    loop {
+        if let Err(error) = one_transaction(&posthaste, &pool).await {
+            println!("{error}");
+        }
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(..40))).await;
+    }
+}
+
+/// Holds the write lock for a while, and now and then for long.
+async fn one_transaction(posthaste: &Posthaste, pool: &SqlitePool) -> Result<()> {
+    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+    write(posthaste, &mut tx).await?;
+    let longest = if fastrand::u8(..50) == 0 { 400 } else { 20 };
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(..longest))).await;
+    match fastrand::u8(..100) < 15 {
+        true => tx.rollback().await?,
+        false => tx.commit().await?,
+    }
+    Ok(())
+}
+
+async fn write(posthaste: &Posthaste, connection: &mut SqliteConnection) -> Result<()> {
+    let (key, count) = (format!("key-{}", fastrand::u32(..20)), fastrand::i64(1..4));
+    let last: i64 = sqlx::query_scalar(
+        "insert into hot values (?1, ?2) on conflict (key) do update set n = n + ?2 returning n",
+    )
+    .bind(&key)
+    .bind(count)
+    .fetch_one(&mut *connection)
+    .await?;
+    for place in last + 1 - count..=last {
+        let payload = format!("{key}:{place}").into_bytes();
+        let event = NewEvent::bytes(TOPIC, payload.clone()).key(&key);
+        let id = posthaste.enqueue(&mut *connection, event).await?.id;
+        let query = sqlx::query("insert into written values (?1, ?2, ?3, ?4)").bind(id.0).bind(&key);
+        query.bind(place).bind(payload).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// A process of writers. Dropping it kills it.
+struct Writer {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Writer {
+    async fn start(path: &Path) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(COMMAND).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take().ok_or("no output")?);
+        let mut output = BufReader::new(output).lines();
+        match output.next_line().await? {
+            Some(line) if line == "ready" => Ok(Self { child, input, output }),
+            line => Err(format!("the writer said {line:?} instead of `ready`").into()),
+        }
+    }
+
+    /// Ends it, in the middle of its transactions; returns what it complained about.
+    async fn stop(mut self) -> Result<Vec<String>> {
+        drop(self.input.take());
+        let mut complaints = Vec::new();
+        while let Some(line) = self.output.next_line().await? {
+            complaints.push(line);
+        }
+        self.child.wait().await?;
+        Ok(complaints)
+    }
+
+    /// SIGKILL.
+    async fn kill(mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+}
