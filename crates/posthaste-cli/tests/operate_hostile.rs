@@ -101,7 +101,7 @@ async fn no_name_on_the_command_line_injects_or_panics() {
         // In the place of a schema: the only text that ever becomes part of a statement.
         for _ in 0..names() / 30 {
             let mut command = bench.command(&["status"]);
-            command.env("POSTHASTE_DATABASE_SCHEMA", hostile(&mut random));
+            command.env("POSTHASTE_DATABASE__SCHEMA", hostile(&mut random));
             let answer = answered(command.spawn().expect("it runs"));
             assert!(CODES.contains(&answer.code) && !answer.stderr.contains("panicked"), "{answer:?}");
             *ended.entry(answer.code).or_default() += 1;
