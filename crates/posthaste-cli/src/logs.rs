@@ -38,8 +38,22 @@ fn wanted() -> Result<Option<Targets>, Failure> {
 /// RabbitMQ's client logs what the broker returns, body included; payloads do not belong in logs.
 const WITH_PAYLOADS: &str = "lapin::returned_messages";
 
+/// And it logs every frame before it sends it, the one with the password too: nobody may ask for that.
+const WITH_PASSWORDS: &str = "lapin";
+
+/// What was asked for, without what must not be told.
+fn discreet(wanted: &Targets) -> Targets {
+    let capped = |(target, level): (&str, LevelFilter)| {
+        let level = if target.starts_with(WITH_PASSWORDS) { level.min(LevelFilter::INFO) } else { level };
+        (target.to_owned(), level)
+    };
+    let usual = wanted.default_level().unwrap_or(LevelFilter::OFF);
+    let targets: Targets = [(WITH_PASSWORDS, usual)].into_iter().chain(wanted.iter()).map(capped).collect();
+    targets.with_default(usual).with_target(WITH_PAYLOADS, LevelFilter::OFF)
+}
+
 fn write(form: LogForm, targets: Targets) {
-    let targets = targets.with_target(WITH_PAYLOADS, LevelFilter::OFF);
+    let targets = discreet(&targets);
     let registry = tracing_subscriber::registry();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match form {
@@ -48,5 +62,27 @@ fn write(form: LogForm, targets: Targets) {
             let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             registry.with(lines.with_ansi(colours).with_target(false).with_filter(targets)).init();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::filter::LevelFilter as Level;
+
+    use super::*;
+
+    #[test]
+    fn frames_with_passwords_and_returned_payloads_are_never_logged() {
+        for wanted in ["trace", "debug,lapin=trace", "lapin::io_loop=trace,info"] {
+            let targets = discreet(&wanted.parse().expect("a filter"));
+            assert!(!targets.would_enable("lapin::io_loop", &tracing::Level::TRACE), "{wanted}");
+            assert!(!targets.would_enable("lapin::io_loop", &tracing::Level::DEBUG), "{wanted}");
+            assert!(targets.would_enable("lapin::io_loop", &tracing::Level::WARN), "{wanted}");
+            assert!(!targets.would_enable(WITH_PAYLOADS, &tracing::Level::ERROR), "{wanted}");
+        }
+        let usual = discreet(&"warn,posthaste=info".parse().expect("a filter"));
+        assert_eq!(usual.default_level(), Some(Level::WARN));
+        assert!(usual.would_enable("posthaste", &tracing::Level::INFO));
+        assert!(!usual.would_enable("lapin", &tracing::Level::INFO));
     }
 }

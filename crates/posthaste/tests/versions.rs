@@ -134,7 +134,7 @@ async fn tables_that_say_an_older_version_are_refused_with_both_numbers() {
         let sentence = database.refusal().await;
         println!("control, tables of version 0: {sentence}");
         assert!(sentence.contains("version 0") && sentence.contains("run migrate"), "{sentence}");
-        let version = database.posthaste().migration_sql().len();
+        let version = database.posthaste().schema_version();
         database.run(&format!("update posthaste.meta set version = {version}")).await;
         database.delivers(&["before"]).await;
     }

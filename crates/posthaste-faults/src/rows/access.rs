@@ -7,6 +7,7 @@ use posthaste_testkit::brokers::certificate::{Certificate, Flaw};
 use posthaste_testkit::{PrivatePostgres, Server};
 use sqlx::PgPool;
 
+use super::server::database_of;
 use crate::finding::{Finding, Result};
 use crate::relay::Plan;
 use crate::stage::Stage;
@@ -41,7 +42,7 @@ async fn password(stage: &Stage) -> Result<Finding> {
         Ok(server) => server,
     };
     let mut trial = trial_on(stage, &server).await?;
-    let database = trial.writer_url.rsplit('/').next().unwrap_or_default().to_owned();
+    let database = database_of(&trial.writer_url);
     trial.begin().await?;
     for time in 0..times {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -76,7 +77,8 @@ async fn certificates(stage: &Stage) -> Result<Finding> {
     let mut trial = trial_on(stage, &server).await?;
     let trusted = folder.path().join("trusted.pem");
     fs::copy(&good.ca_file, &trusted)?;
-    trial.relay_url = format!("{}?sslmode=verify-full&sslrootcert={}", trial.writer_url, trusted.display());
+    let url = server.url_of(&database_of(&trial.writer_url));
+    trial.relay_url = format!("{url}?sslmode=verify-full&sslrootcert={}", trusted.display());
     trial.begin().await?;
     let (mut through, mut slowest) = (0, Duration::ZERO);
     for flaw in [Flaw::Expired, Flaw::WrongHost, Flaw::SelfSigned] {

@@ -109,7 +109,7 @@ pub(crate) async fn restore(stage: &Stage) -> Result<Vec<Finding>> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     trial.stop_writers().await?;
-    let name = trial.writer_url.rsplit('/').next().unwrap_or_default().to_owned();
+    let name = database_of(&trial.writer_url);
     from.dump_to(&to, &name).await?;
     trial.move_to(&to.url_of(&name))?;
     from.stop().await;
@@ -156,4 +156,22 @@ pub(crate) async fn disk_full(stage: &Stage) -> Result<Vec<Finding>> {
 /// The same URL with another port.
 pub(crate) fn at_port(url: &str, from: u16, to: u16) -> String {
     url.replacen(&format!(":{from}/"), &format!(":{to}/"), 1)
+}
+
+/// The name of the database in it.
+pub(crate) fn database_of(url: &str) -> String {
+    let name = url.rsplit('/').next().unwrap_or_default();
+    name.split('?').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_url_are_found() {
+        let url = "postgres://postgres@127.0.0.1:5432/test_1?sslmode=prefer";
+        assert_eq!(database_of(url), "test_1");
+        assert_eq!(at_port(url, 5432, 6432), "postgres://postgres@127.0.0.1:6432/test_1?sslmode=prefer");
+    }
 }

@@ -58,7 +58,7 @@ async fn under_load(stage: &Stage) -> Result<Finding> {
     let finding = trial.finding("tables change under load", 0).await?;
     let finding = finding
         .how(format!("a column and a version more, and back, {rounds} times; 2 relays, 2 x 4 writers"));
-    Ok(finding.fact("a relay that is started then says", &words, words.contains("newer Posthaste")))
+    Ok(finding.fact("a relay that is started then says", &words, words.contains("use a newer posthaste")))
 }
 
 /// The last words of a relay that is not to start. It has told nobody a lie: its exit code is not that of success.

@@ -8,6 +8,8 @@ use posthaste::Outcome;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
+use super::hidden::Hidden;
+
 /// So much of a body is read, for the reason. A longer one costs the connection instead of our memory.
 const READ: usize = 1024;
 
@@ -31,11 +33,11 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Reads the answer. Its body is read a little way also if it does not matter, so that the connection can be reused.
-    pub(super) async fn read(response: Response) -> Self {
+    pub(super) async fn read(response: Response, hidden: &Hidden) -> Self {
         let (status, headers) = (response.status(), response.headers());
         let abort = headers.get("webhook-delivery").is_some_and(|value| value == "abort-message");
         let retry_after = retry_after(headers, Utc::now());
-        Self { status, retry_after, abort, text: beginning(response).await }
+        Self { status, retry_after, abort, text: hidden.masked(&beginning(response).await) }
     }
 
     /// What becomes of the event.

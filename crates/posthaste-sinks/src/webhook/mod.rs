@@ -28,6 +28,7 @@
 mod address;
 mod signature;
 mod target;
+mod hidden;
 mod reserved;
 mod settings;
 mod request;

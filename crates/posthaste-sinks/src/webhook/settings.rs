@@ -10,6 +10,7 @@ use crate::section::Section;
 use crate::tls::{Tls, is_this_machine};
 
 use super::address::refusal;
+use super::hidden::Hidden;
 use super::reserved::is_reserved;
 use super::signature::SigningKey;
 use super::target::Target;
@@ -25,6 +26,7 @@ pub struct WebhookSettings {
     pub(super) headers: HeaderMap,
     pub(super) tls: Tls,
     pub(super) proxy: Option<Secret>,
+    pub(super) hidden: Hidden,
 }
 
 impl WebhookSettings {
@@ -44,7 +46,11 @@ impl WebhookSettings {
         let timeout = section.duration("timeout", times).unwrap_or(Duration::from_secs(20));
         let concurrency = section.number("concurrency", 1..=1000_u32).unwrap_or(10) as usize;
         let proxy = proxy(section);
-        Some(Self { target: target?, keys, timeout, concurrency, allow_private, headers, tls, proxy })
+        let kept_out = section.value("url").is_some_and(|url| url.is_object());
+        let url = section.text_or_secret("url").filter(|_| kept_out);
+        let hidden =
+            Hidden::of(&headers, url.as_ref().map(Secret::expose), proxy.as_ref().map(Secret::expose));
+        Some(Self { target: target?, keys, timeout, concurrency, allow_private, headers, tls, proxy, hidden })
             .filter(|settings| !settings.keys.is_empty())
     }
 }

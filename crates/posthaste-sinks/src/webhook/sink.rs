@@ -79,7 +79,7 @@ impl WebhookSink {
 
     async fn attempt(&self, event: &Event, request: Request) -> Outcome {
         match self.client.execute(request).await {
-            Ok(response) => self.heed(event, Answer::read(response).await),
+            Ok(response) => self.heed(event, Answer::read(response, &self.settings.hidden).await),
             Err(error) if error.is_connect() => Outcome::unavailable(words(&error)),
             Err(error) if error.is_timeout() => self.after_silence().await,
             Err(error) => self.after_loss(event, &words(&error)).await,
