@@ -32,7 +32,12 @@ fn head(page: &Path) -> Result<String> {
 fn measured(run: &Run) -> Result<String> {
     let (good, bad, skipped) = (run.count("good"), run.count("BAD"), run.count("skipped"));
     let mut text = String::new();
-    writeln!(text, "{} on {} cores: {good} good, {bad} bad, {skipped} skipped.\n", run.date, run.cores)?;
+    let form = if run.quick { "the quick form" } else { "in full" };
+    writeln!(
+        text,
+        "{}, {form}, on {} cores: {good} good, {bad} bad, {skipped} skipped.\n",
+        run.date, run.cores
+    )?;
     writeln!(
         text,
         "| row | no. | fault | events | lost | ghosts | duplicates | allowed | inversions | corrupted | recovery | verdict |"
