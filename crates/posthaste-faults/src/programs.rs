@@ -11,8 +11,9 @@ use tokio::process::Command;
 use crate::finding::{Finding, Result};
 use crate::stage::Stage;
 
-/// However slow the machine: a test program that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// However slow the machine: a test program that takes longer hangs. In full, some try ten thousands of cases.
+const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE_IN_FULL: Duration = Duration::from_secs(3600);
 
 /// Some tests of one test program.
 pub(crate) struct Program {
@@ -81,8 +82,9 @@ async fn said_by(stage: &Stage, program: &Program) -> Result<(Said, Option<Strin
     } else {
         command.env("POSTHASTE_FAULTS", "full");
     }
-    let Ok(output) = tokio::time::timeout(PATIENCE, command.output()).await else {
-        return Ok((Said::default(), Some(format!("it did not end within {PATIENCE:?}"))));
+    let patience = stage.size(PATIENCE, PATIENCE_IN_FULL);
+    let Ok(output) = tokio::time::timeout(patience, command.output()).await else {
+        return Ok((Said::default(), Some(format!("it did not end within {patience:?}"))));
     };
     let output = output?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -118,10 +120,13 @@ fn heard(text: &str) -> Said {
             said.controls.push(line.trim().to_owned());
         } else if let Some(reason) = line.trim_start().strip_prefix("skipped: ") {
             said.skipped.insert(reason.to_owned());
-        } else if let Some(figures) = figures(line) {
-            said.figures = Some(said.figures.map_or(figures, |before| sum(before, figures)));
-        } else if let Some(allowed) = number_after(line, "duplicates allowed: ") {
-            *said.allowed.get_or_insert(0) += allowed;
+        } else {
+            if let Some(figures) = figures(line) {
+                said.figures = Some(said.figures.map_or(figures, |before| sum(before, figures)));
+            }
+            if let Some(allowed) = number_after(line, "duplicates allowed: ") {
+                *said.allowed.get_or_insert(0) += allowed;
+            }
         }
     }
     said
@@ -151,7 +156,8 @@ fn figures(line: &str) -> Option<Verdict> {
 }
 
 fn number_after(line: &str, word: &str) -> Option<usize> {
-    let (_, rest) = line.split_once(word)?;
+    // The last one: how many are allowed may stand before how many there were.
+    let (_, rest) = line.rsplit_once(word)?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }

@@ -168,6 +168,6 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { trial, scene, kills, bound, verdict } = self;
         let scene = format!("{scene:?}").to_lowercase();
-        write!(f, "{trial} {scene:<13} {kills} kills, duplicates at most {bound}: {verdict}")
+        write!(f, "{trial} {scene:<13} {kills} kills, duplicates allowed: {bound}; {verdict}")
     }
 }
