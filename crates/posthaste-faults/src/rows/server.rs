@@ -122,8 +122,12 @@ pub(crate) async fn restore(stage: &Stage) -> Result<Vec<Finding>> {
 
 /// No room for what writers and relays want to write; then there is room again.
 pub(crate) async fn disk_full(stage: &Stage) -> Result<Vec<Finding>> {
+    Ok(vec![disk_of_postgres_full(stage).await?, super::sqlite::disk_full(stage).await?])
+}
+
+async fn disk_of_postgres_full(stage: &Stage) -> Result<Finding> {
     let (fault, times, mut slowest) = ("the disk of PostgreSQL is full", stage.size(1, 5), Duration::ZERO);
-    let skipped = |reason: &str| Ok(vec![Finding::new(fault).skipped(reason)]);
+    let skipped = |reason: &str| Ok(Finding::new(fault).skipped(reason));
     let disk = match Tmpfs::mount(400) {
         Err(reason) => return skipped(&reason),
         Ok(disk) => disk,
@@ -150,7 +154,7 @@ pub(crate) async fn disk_full(stage: &Stage) -> Result<Vec<Finding>> {
     }
     let finding = trial.finding(fault, trial.plan.duplicates_of(2 * times)).await?;
     let finding = finding.told("the server ended itself", format!("{down} of {times} times"));
-    Ok(vec![finding.how(format!("a file system of 400 MiB filled, {times} times")).recovery(slowest)])
+    Ok(finding.how(format!("a file system of 400 MiB filled, {times} times")).recovery(slowest))
 }
 
 /// The same URL with another port.

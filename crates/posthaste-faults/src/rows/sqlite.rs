@@ -7,9 +7,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use posthaste::{EventId, NewEvent, Posthaste};
-use posthaste_testkit::{Committed, Ledger, Verdict, sqlite_file};
+use posthaste_testkit::{Committed, Ledger, Tmpfs, Verdict};
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{Executor, Row, SqliteConnection, SqlitePool};
+use tempfile::{TempDir, tempdir};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -55,6 +56,32 @@ pub(crate) async fn kill(stage: &Stage) -> Result<Vec<Finding>> {
     }])
 }
 
+/// No room in the file system of the file; then there is room again.
+pub(crate) async fn disk_full(stage: &Stage) -> Result<Finding> {
+    let (fault, times) = ("the disk of SQLite is full", stage.size(1, 5));
+    let disk = match Tmpfs::mount(64) {
+        Err(reason) => return Ok(Finding::new(fault).skipped(&reason)),
+        Ok(disk) => disk,
+    };
+    let mut trial = Trial::begin_with(stage, disk.path().join("log.db")).await?;
+    for _ in 0..times {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        disk.fill();
+        tokio::time::sleep(Duration::from_secs(stage.size(3, 10))).await;
+        disk.make_room();
+        trial.until_delivering().await?;
+    }
+    let complaints = trial.stop_writers().await?;
+    let refused = complaints.iter().filter(|complaint| complaint.contains("full")).count();
+    let (verdict, _) = trial.end().await?;
+    let dead = trial.posthaste.admin().subscription(SUBSCRIPTION).await?.dead;
+    Ok(Finding::new(fault)
+        .how(format!("a file system of 64 MiB filled, {times} times; 2 relays, 2 x {CONNECTIONS} writers"))
+        .figures(&verdict, trial.plan.duplicates_of(2 * times))
+        .fact("dead", dead, dead.is_zero())
+        .fact("writers were told that it is full", refused, refused > 0))
+}
+
 struct Trial {
     plan: Plan,
     collector: Collector,
@@ -64,14 +91,23 @@ struct Trial {
     posthaste: Posthaste,
     program: PathBuf,
     path: PathBuf,
-    folder: tempfile::TempDir,
+    /// Of configurations and logs.
+    folder: TempDir,
+    /// Of the file, if it is the trial's own.
+    _own: Option<TempDir>,
     /// The name of the next relay.
     started: usize,
 }
 
 impl Trial {
     async fn begin(stage: &Stage) -> Result<Self> {
-        let (folder, path) = sqlite_file();
+        let folder = tempdir()?;
+        let path = folder.path().join("log.db");
+        Ok(Self { _own: Some(folder), ..Self::begin_with(stage, path).await? })
+    }
+
+    /// In this file, which is not there yet.
+    async fn begin_with(stage: &Stage, path: PathBuf) -> Result<Self> {
         let pool = open(&path);
         let posthaste = Posthaste::sqlite(pool.clone());
         posthaste.migrate().await?;
@@ -89,7 +125,8 @@ impl Trial {
             posthaste,
             program: stage.relay.clone(),
             path,
-            folder,
+            folder: tempdir()?,
+            _own: None,
             started: 0,
         };
         for _ in 0..2 {
