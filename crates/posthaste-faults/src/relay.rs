@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) batch: usize,
     pub(crate) lease: Duration,
     pub(crate) poll: Duration,
+    /// Further lines of the database's section.
+    pub(crate) database: String,
     /// Further lines of the subscription's section.
     pub(crate) more: String,
     /// The whole section of the sink, if it is not the collector's.
@@ -36,6 +38,7 @@ impl Default for Plan {
             batch: 20,
             lease: Duration::from_secs(2),
             poll: Duration::from_millis(500),
+            database: String::new(),
             more: String::new(),
             sink: None,
         }
@@ -52,11 +55,11 @@ impl Plan {
     }
 
     fn configuration(&self, name: &str, port: u16) -> Result<String> {
-        let Self { lanes, batch, lease, poll, more, sink } = self;
+        let Self { lanes, batch, lease, poll, database, more, sink } = self;
         let mut text = String::new();
         writeln!(
             text,
-            "[database]\nurl = {{ file = \"{name}.url\" }}\n[relay]\nname = {name:?}\nlisten = \"off\"\nlog = \"pretty\""
+            "[database]\nurl = {{ file = \"{name}.url\" }}\n{database}\n[relay]\nname = {name:?}\nlisten = \"off\"\nlog = \"pretty\""
         )?;
         writeln!(text, "[subscriptions.{SUBSCRIPTION}]\nlanes = {lanes}\nbatch_size = {batch}")?;
         writeln!(text, "lease = \"{}ms\"\npoll_interval = \"{}ms\"", lease.as_millis(), poll.as_millis())?;

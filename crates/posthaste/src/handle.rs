@@ -75,6 +75,30 @@ impl Posthaste {
         }
     }
 
+    /// Sends statements to PostgreSQL without preparing them, and does without LISTEN: for a pool of connections to a pooler
+    /// that gives each transaction to another connection of the server, such as PgBouncer in transaction mode. New events
+    /// are then found by polling, and a statement costs more round trips than usual. Call it before anything is started;
+    /// on SQLite it changes nothing.
+    ///
+    /// Enqueue in a transaction then, begun by sqlx. The statements of your application are its own: give them
+    /// `persistent(false)`, and send them in transactions as well.
+    pub fn without_prepared_statements(self) -> Self {
+        match self.log.0.clone() {
+            #[cfg(feature = "postgres")]
+            Database::Postgres(store) => {
+                let store = store.without_prepared_statements();
+                Self {
+                    store: Arc::new(store.clone()),
+                    admin_store: Arc::new(store.clone()),
+                    log: Log(Database::Postgres(store)),
+                    ..self
+                }
+            }
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite(_) => self,
+        }
+    }
+
     /// Changes how large events may be.
     pub fn with_limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.limits);

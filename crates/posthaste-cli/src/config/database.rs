@@ -14,6 +14,8 @@ pub(crate) struct DatabaseConfig {
     pub(crate) address: Address,
     pub(crate) schema: SchemaName,
     pub(crate) connections: u32,
+    /// False behind a pooler that gives each transaction to another connection.
+    pub(crate) prepared_statements: bool,
     /// Where its URL is written, for those who must correct it.
     pub(crate) setting: &'static str,
 }
@@ -32,8 +34,9 @@ impl DatabaseConfig {
         let address = address(section, origins);
         let schema = schema(section, address.as_ref());
         let connections = section.number("connections", 2..=1000).unwrap_or(10);
+        let prepared_statements = prepared_statements(section, address.as_ref());
         section.finish();
-        Some(Self { address: address?, schema, connections, setting: "database.url" })
+        Some(Self { address: address?, schema, connections, prepared_statements, setting: "database.url" })
     }
 
     /// Where it is, without a password.
@@ -102,6 +105,14 @@ fn sqlite(section: &Section<'_>, url: &str, origins: &Origins) -> Option<Address
         }
         false => Some(Address::Sqlite(path)),
     }
+}
+
+fn prepared_statements(section: &Section<'_>, address: Option<&Address>) -> bool {
+    let Some(prepared) = section.flag("prepared_statements") else { return true };
+    if matches!(address, Some(Address::Sqlite(_))) {
+        section.problem("prepared_statements", "is about poolers before PostgreSQL; leave it out");
+    }
+    prepared
 }
 
 fn schema(section: &Section<'_>, address: Option<&Address>) -> SchemaName {

@@ -42,5 +42,11 @@ impl InboxConfig {
 }
 
 fn of_its_own(address: Address) -> DatabaseConfig {
-    DatabaseConfig { address, schema: SchemaName::default(), connections: CONNECTIONS, setting: INBOX }
+    DatabaseConfig {
+        address,
+        schema: SchemaName::default(),
+        connections: CONNECTIONS,
+        prepared_statements: true,
+        setting: INBOX,
+    }
 }

@@ -49,8 +49,9 @@ pub(crate) struct Database {
 impl Database {
     /// Prepares connections; none is made yet.
     pub(crate) fn prepare(config: &DatabaseConfig) -> Result<Self, Failure> {
-        // PostgreSQL is listened to on one connection beside the pool.
-        let beside = u32::from(matches!(config.address, Address::Postgres(_)));
+        // PostgreSQL is listened to on one connection beside the pool, unless a pooler stands in between.
+        let listens = matches!(config.address, Address::Postgres(_)) && config.prepared_statements;
+        let beside = u32::from(listens);
         let pooled = DatabaseConfig { connections: config.connections - beside, ..config.clone() };
         Ok(Self { config: config.clone(), ..Self::waiting(&pooled, LONGEST_WRITE)? })
     }
@@ -64,12 +65,20 @@ impl Database {
         let (posthaste, pool) = match &config.address {
             Address::Postgres(url) => {
                 let options = postgres_options(url.expose())?;
-                let pool = PgPoolOptions::new()
-                    .max_connections(config.connections)
-                    .acquire_timeout(ANSWER_WITHIN)
-                    .after_connect(|conn, _| Box::pin(notice_a_cut(conn)))
-                    .connect_lazy_with(options);
-                (Posthaste::postgres_in(pool.clone(), config.schema.clone()), Pool::Postgres(pool))
+                let pool =
+                    PgPoolOptions::new().max_connections(config.connections).acquire_timeout(ANSWER_WITHIN);
+                let pool = match config.prepared_statements {
+                    true => pool.after_connect(|conn, _| Box::pin(notice_a_cut(conn))),
+                    // A pooler's connections to the server are not ours: what is set there is set for others.
+                    false => pool,
+                }
+                .connect_lazy_with(options);
+                let posthaste = Posthaste::postgres_in(pool.clone(), config.schema.clone());
+                let posthaste = match config.prepared_statements {
+                    true => posthaste,
+                    false => posthaste.without_prepared_statements(),
+                };
+                (posthaste, Pool::Postgres(pool))
             }
             Address::Sqlite(path) => {
                 let options =

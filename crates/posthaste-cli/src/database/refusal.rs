@@ -125,6 +125,10 @@ fn by_code(error: &dyn sqlx::error::DatabaseError, config: &DatabaseConfig) -> S
             format!("there is no database `{database}` on this server; create it, or correct {setting}")
         }
         "25006" => format!("{shown} takes no writes: {said}; name the primary in {setting}"),
+        "42P05" | "26000" => format!(
+            "a pooler in transaction mode stands before {shown}: {said}; set prepared_statements = false in [database], \
+             or connect directly"
+        ),
         "26" => format!("{shown} is not a SQLite database; check {setting}"),
         "14" => format!("{shown} cannot be opened; check its folder and its permissions"),
         "8" | "1032" => format!("{shown} cannot be written; check the file's permissions"),

@@ -9,11 +9,14 @@ const ROLES: [&str; 3] = ["producer", "relay", "viewer"];
 pub(super) async fn missing(pool: &Pool, schema: &str) -> sqlx::Result<Vec<String>> {
     let Pool::Postgres(pool) = pool else { return Ok(Vec::new()) };
     let names = ROLES.map(|role| format!("{schema}_{role}"));
+    // In a transaction and not prepared: a pooler may stand in between.
+    let mut tx = pool.begin().await?;
     sqlx::query_scalar(
         "select name from unnest($1::text[]) as name where to_regrole(name) is null order by name",
     )
     .bind(&names[..])
-    .fetch_all(pool)
+    .persistent(false)
+    .fetch_all(&mut *tx)
     .await
 }
 

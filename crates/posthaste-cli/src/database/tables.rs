@@ -20,8 +20,11 @@ impl Tables {
     pub(super) async fn look(pool: &Pool, schema: &str, needed: usize) -> sqlx::Result<Self> {
         let (version, replica) = match pool {
             Pool::Postgres(pool) => {
-                let replica = sqlx::query_scalar("select pg_is_in_recovery()").fetch_one(pool).await?;
-                (postgres_version(pool, schema).await?, replica)
+                // In a transaction and not prepared: a pooler may stand in between.
+                let mut tx = pool.begin().await?;
+                let asked = sqlx::query_scalar("select pg_is_in_recovery()").persistent(false);
+                let replica = asked.fetch_one(&mut *tx).await?;
+                (postgres_version(&mut tx, schema).await?, replica)
             }
             Pool::Sqlite(pool) => (sqlite_version(pool).await?, false),
         };
@@ -60,16 +63,17 @@ impl Tables {
     }
 }
 
-async fn postgres_version(pool: &sqlx::PgPool, schema: &str) -> sqlx::Result<Option<i64>> {
+async fn postgres_version(conn: &mut sqlx::PgConnection, schema: &str) -> sqlx::Result<Option<i64>> {
     let there: bool = sqlx::query_scalar("select to_regclass($1 || '.meta') is not null")
         .bind(schema)
-        .fetch_one(pool)
+        .persistent(false)
+        .fetch_one(&mut *conn)
         .await?;
     match there {
         // The schema's name was parsed: it holds nothing but letters, digits and underscores.
         true => {
             let statement = format!("select version::bigint from {schema}.meta");
-            sqlx::query_scalar(AssertSqlSafe(statement)).fetch_optional(pool).await
+            sqlx::query_scalar(AssertSqlSafe(statement)).persistent(false).fetch_optional(conn).await
         }
         false => Ok(None),
     }

@@ -47,6 +47,8 @@ impl Code {
             "28P01" | "28000" | "42501" => Self::Permission,
             // no such database; a server or session that takes no writes
             "3D000" | "25006" => Self::Configuration,
+            // a prepared statement that is there already, or not there: a pooler stands in between
+            "42P05" | "26000" => Self::Configuration,
             // SQLite: not a database
             "26" => Self::Configuration,
             // SQLite: cannot be opened; read-only

@@ -110,6 +110,14 @@ fn every_mistake_in_a_file_gives_its_path_and_a_sentence() {
             database("url = \"sqlite:s.db\"\nconnections = \"many\""),
             "database.connections: expected a whole number",
         ),
+        (
+            database("url = \"postgres://localhost/shop\"\nprepared_statements = \"no\""),
+            "database.prepared_statements: expected true or false",
+        ),
+        (
+            database("url = \"sqlite:s.db\"\nprepared_statements = false"),
+            "database.prepared_statements: is about poolers before PostgreSQL; leave it out",
+        ),
         // the relay
         (relay("grace = 30"), "relay.grace: expected a duration with its unit, such as \"500ms\""),
         (relay("grace = \"1w\""), "relay.grace: expected a duration with its unit"),

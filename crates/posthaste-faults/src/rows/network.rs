@@ -116,7 +116,8 @@ pub(crate) async fn broken(stage: &Stage) -> Result<Vec<Finding>> {
 /// Statements of one worker run on any connection, and nobody hears notifications.
 pub(crate) async fn pooler(stage: &Stage) -> Result<Vec<Finding>> {
     let (fault, seconds, size) = ("a pooler in transaction mode", stage.size(5, 60), 4);
-    let mut trial = Trial::prepare(stage, Plan::default()).await?;
+    let plan = Plan { database: "prepared_statements = false".to_owned(), ..Plan::default() };
+    let mut trial = Trial::prepare(stage, plan).await?;
     let pooler = match PgBouncer::before(&trial.writer_url, PoolMode::Transaction, size).await {
         Err(reason) => return Ok(vec![Finding::new(fault).skipped(&reason)]),
         Ok(pooler) => pooler,

@@ -296,7 +296,12 @@ pub(crate) async fn examine(pool: &PgPool, schema: &str) -> Vec<Finding> {
 async fn ask(pool: &PgPool, schema: &str, question: &Question) -> Finding {
     let literal = format!("'{}'", schema.replace('\'', "''"));
     let sql = question.sql.replace("{schema}", &literal);
-    let answer = sqlx::query(AssertSqlSafe(sql)).fetch_one(pool).await;
+    // In a transaction and not prepared: a pooler may stand in between.
+    let asking = async {
+        let mut tx = pool.begin().await?;
+        sqlx::query(AssertSqlSafe(sql)).persistent(false).fetch_one(&mut *tx).await
+    };
+    let answer = asking.await;
     answer.and_then(|row| (question.judge)(&row, question.name)).unwrap_or_else(|error| {
         Finding::warning(
             question.name,
@@ -326,6 +331,8 @@ async fn ring(pool: &PgPool) -> sqlx::Result<()> {
     let channel = format!("posthaste_doctor_{}", std::process::id());
     let mut listener = PgListener::connect_with(pool).await?;
     listener.listen(&channel).await?;
-    sqlx::query("select pg_notify($1, '')").bind(&channel).execute(pool).await?;
+    let mut tx = pool.begin().await?;
+    sqlx::query("select pg_notify($1, '')").bind(&channel).persistent(false).execute(&mut *tx).await?;
+    tx.commit().await?;
     listener.recv().await.map(drop)
 }

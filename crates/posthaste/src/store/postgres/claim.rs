@@ -96,7 +96,8 @@ impl PgStore {
         owner: Option<Token>,
         place: &PgCursor,
     ) -> Result<Fresh> {
-        let row = sqlx::query(self.sql.lane_stands.clone())
+        let row = self
+            .query(self.sql.lane_stands.clone())
             .bind(reader.id)
             .bind(lane.generation)
             .bind(lane.number)
@@ -238,7 +239,8 @@ impl PgStore {
         };
         let flush = place.must_flush(page.events.len(), claim.reader.settings.batch_size);
         let seq = |claimed: Option<&ClaimedEvent>| claimed.map_or(place.pos, |claimed| claimed.event.seq);
-        let row = sqlx::query(statement)
+        let row = self
+            .query(statement)
             .bind(claim.reader.id)
             .bind(claim.lane.generation)
             .bind(claim.lane.number)
@@ -277,7 +279,8 @@ impl PgStore {
         lane: Lane,
         owner: Option<Token>,
     ) -> Result<Fresh> {
-        let done = sqlx::query(self.sql.finish_lane.clone())
+        let done = self
+            .query(self.sql.finish_lane.clone())
             .bind(reader.id)
             .bind(lane.generation)
             .bind(lane.number)

@@ -38,7 +38,7 @@ const RETURN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A worker that fell silent in a transaction holds its locks no longer than this. A server notices by itself after two hours.
 /// In one message with the BEGIN: it costs no round trip.
-const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '15s'";
+pub(super) const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '15s'";
 
 /// A connection borrowed from the pool. However its use ends, also if the borrower was cut off in the middle of an answer, it is
 /// back in the pool or closed soon after: sqlx by itself would wait for the rest of the answer without an end, and the
@@ -158,16 +158,16 @@ impl PgStore {
         question: Question,
         answer: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let within = self.patience.with(&question);
+        let within = self.memory.patience.with(&question);
         match timeout(within, answer).await {
             Ok(Ok(answer)) => {
-                self.patience.answered(&question);
+                self.memory.patience.answered(&question);
                 Ok(answer)
             }
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 self.try_idle_connections();
-                self.patience.overran(&question);
+                self.memory.patience.overran(&question);
                 Err(Error::Late { doing: question.doing, within })
             }
         }

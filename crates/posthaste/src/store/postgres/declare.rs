@@ -31,7 +31,7 @@ impl PgStore {
             self.split_lanes(&reader, subscription.lanes).await?;
         }
         if known.is_some() {
-            sqlx::query(self.sql.ring.clone())
+            self.query(self.sql.ring.clone())
                 .execute(&mut *self.lend(DOING).await?)
                 .await
                 .map_err(Error::database(DOING))?;
@@ -45,18 +45,16 @@ impl PgStore {
         let mut conn = self.lend(DOING).await?;
         let mut tx = conn.begin(DOING).await?;
         // Retention either sees the new subscription or is over before it begins.
-        sqlx::query(self.sql.stay_retention.clone())
-            .execute(&mut *tx)
-            .await
-            .map_err(Error::database(DOING))?;
-        let row = sqlx::query(self.sql.declare.clone())
+        self.query(self.sql.stay_retention.clone()).execute(&mut tx).await.map_err(Error::database(DOING))?;
+        let row = self
+            .query(self.sql.declare.clone())
             .bind(subscription.name.as_str())
             .bind(subscription.order.as_str())
             .bind(subscription.claim_by.as_str())
             .bind(subscription.after_dead.as_str())
             .bind(i32::from(subscription.lanes))
             .bind(declared)
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         let (id, version): (i64, i32) = (row.get("id"), row.get("filter_version"));
@@ -90,7 +88,7 @@ impl PgStore {
             (Order::Key, AfterDead::Skip) => self.sql.release_heads.clone(),
             _ => self.sql.release_parked.clone(),
         };
-        let release = sqlx::query(statement).bind(id);
+        let release = self.query(statement).bind(id);
         release.execute(tx).await.map(|_| ()).map_err(Error::database(DOING))
     }
 
@@ -115,7 +113,7 @@ impl PgStore {
         conn: &mut PgConnection,
         time: chrono::DateTime<chrono::Utc>,
     ) -> Result<i64> {
-        sqlx::query_scalar(self.sql.seq_at_time.clone())
+        self.query_scalar(self.sql.seq_at_time.clone())
             .bind(time)
             .fetch_one(conn)
             .await
@@ -123,7 +121,8 @@ impl PgStore {
     }
 
     pub(super) async fn seq_of_event(&self, conn: &mut PgConnection, id: crate::id::EventId) -> Result<i64> {
-        let row = sqlx::query(self.sql.event_by_id.clone())
+        let row = self
+            .query(self.sql.event_by_id.clone())
             .bind(id.0)
             .fetch_optional(conn)
             .await
@@ -139,7 +138,7 @@ impl PgStore {
         lanes: i32,
         mark: i64,
     ) -> Result<()> {
-        sqlx::query(self.sql.insert_lanes.clone())
+        self.query(self.sql.insert_lanes.clone())
             .bind(subscription)
             .bind(generation)
             .bind(lanes)
@@ -157,7 +156,7 @@ impl PgStore {
         version: i32,
         filter: &Filter,
     ) -> Result<()> {
-        sqlx::query(self.sql.insert_filter.clone())
+        self.query(self.sql.insert_filter.clone())
             .bind(subscription)
             .bind(version)
             .bind(listed(&filter.namespaces))
@@ -176,7 +175,8 @@ impl PgStore {
         subscription: i64,
         version: i32,
     ) -> Result<Filter> {
-        let row = sqlx::query(self.sql.filter.clone())
+        let row = self
+            .query(self.sql.filter.clone())
             .bind(subscription)
             .bind(version)
             .fetch_one(conn)
@@ -186,7 +186,8 @@ impl PgStore {
     }
 
     pub(crate) async fn load_reader(&self, name: &str) -> Result<Reader> {
-        let row = sqlx::query(self.sql.reader.clone())
+        let row = self
+            .query(self.sql.reader.clone())
             .bind(name)
             .fetch_optional(&mut *self.lend("read a subscription").await?)
             .await
@@ -196,7 +197,8 @@ impl PgStore {
     }
 
     pub(crate) async fn load_readers(&self) -> Result<Vec<Reader>> {
-        let rows = sqlx::query(self.sql.readers.clone())
+        let rows = self
+            .query(self.sql.readers.clone())
             .fetch_all(&mut *self.lend("read the subscriptions").await?)
             .await
             .map_err(Error::database("read the subscriptions"))?;
@@ -204,7 +206,8 @@ impl PgStore {
     }
 
     pub(crate) async fn find_open_lane(&self, reader: &Reader) -> Result<Lane> {
-        let row = sqlx::query(self.sql.open_lane.clone())
+        let row = self
+            .query(self.sql.open_lane.clone())
             .bind(reader.id)
             .fetch_one(&mut *self.lend("find the open lane").await?)
             .await

@@ -27,27 +27,28 @@ impl PgStore {
         }
         let mut conn = self.lend(DOING).await?;
         let mut tx = conn.begin(DOING).await?;
-        sqlx::query("set local synchronous_commit = on")
-            .execute(&mut *tx)
+        self.query("set local synchronous_commit = on")
+            .execute(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         if reader.keyed() {
             self.lock_subscription(&mut tx, reader).await?;
         } else {
-            let release = sqlx::query(self.sql.release_parked.clone()).bind(reader.id);
-            release.execute(&mut *tx).await.map_err(Error::database(DOING))?;
+            let release = self.query(self.sql.release_parked.clone()).bind(reader.id);
+            release.execute(&mut tx).await.map_err(Error::database(DOING))?;
         }
         self.take_back_expired(&mut tx, reader).await?;
         reached(Point::DueExpired);
         let token = Token::new();
-        let rows = sqlx::query(self.sql.claim_deliveries.clone())
+        let rows = self
+            .query(self.sql.claim_deliveries.clone())
             .bind(reader.id)
             .bind(token.0)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
             .bind(i64::from(limit))
             .bind(solo_allowed)
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         reached(Point::DueMarked);
@@ -59,7 +60,8 @@ impl PgStore {
     /// Expired leases and exhausted rows: none stays `processing` for ever, none at the limit is tried again.
     async fn take_back_expired(&self, tx: &mut PgConnection, reader: &Reader) -> Result<()> {
         let limit = i32::try_from(reader.settings.max_attempts).unwrap_or(i32::MAX);
-        let expired = sqlx::query(self.sql.expire_deliveries.clone())
+        let expired = self
+            .query(self.sql.expire_deliveries.clone())
             .bind(reader.id)
             .bind(limit)
             .bind(reader.settings.base_delay.as_secs_f64() * 1e6)
@@ -68,7 +70,8 @@ impl PgStore {
             .fetch_all(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
-        let buried = sqlx::query(self.sql.bury_exhausted.clone())
+        let buried = self
+            .query(self.sql.bury_exhausted.clone())
             .bind(reader.id)
             .bind(limit)
             .fetch_all(&mut *tx)
@@ -109,7 +112,7 @@ impl PgStore {
         if delivered().next().is_none() {
             return Ok(Vec::new());
         }
-        sqlx::query(self.sql.delete_deliveries.clone())
+        self.query(self.sql.delete_deliveries.clone())
             .bind(reader.id)
             .bind(delivered().map(|s| s.seq).collect::<Vec<_>>())
             .bind(delivered().map(|s| s.token.0).collect::<Vec<_>>())
@@ -128,7 +131,7 @@ impl PgStore {
         if changes.is_empty() {
             return Ok(Vec::new());
         }
-        sqlx::query(self.sql.update_deliveries.clone())
+        self.query(self.sql.update_deliveries.clone())
             .bind(reader.id)
             .bind(changes.iter().map(|c| c.seq).collect::<Vec<_>>())
             .bind(changes.iter().map(|c| c.token.0).collect::<Vec<_>>())
@@ -155,7 +158,7 @@ impl PgStore {
         if keys.is_empty() || !reader.keyed() {
             return Ok(());
         }
-        sqlx::query(self.sql.promote_keys.clone())
+        self.query(self.sql.promote_keys.clone())
             .bind(reader.id)
             .bind(keys)
             .bind(reader.dead_blocks())
@@ -170,7 +173,8 @@ impl PgStore {
         reader: &Reader,
         solo_allowed: bool,
     ) -> Result<Option<std::time::Duration>> {
-        let wait: Option<i64> = sqlx::query_scalar(self.sql.next_due.clone())
+        let wait: Option<i64> = self
+            .query_scalar(self.sql.next_due.clone())
             .bind(reader.id)
             .bind(solo_allowed)
             .bind(!reader.keyed())

@@ -37,7 +37,7 @@ impl PgStore {
 
     async fn insert_one(&self, conn: &mut PgConnection, event: &NewEvent, id: EventId) -> Result<()> {
         let (at, delay) = availability(event);
-        sqlx::query(self.sql.enqueue_one.clone())
+        self.query_for_caller(self.sql.enqueue_one.clone())
             .bind(at)
             .bind(delay)
             .bind(id.0)
@@ -62,7 +62,7 @@ impl PgStore {
         fn column<'a, T>(events: &'a [(&'a NewEvent, EventId)], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {
             events.iter().map(|(event, _)| of(event)).collect()
         }
-        sqlx::query(self.sql.enqueue_many.clone())
+        self.query_for_caller(self.sql.enqueue_many.clone())
             .bind(column(events, |e| availability(e).0))
             .bind(column(events, |e| availability(e).1))
             .bind(events.iter().map(|(_, id)| id.0).collect::<Vec<_>>())
@@ -124,7 +124,8 @@ impl PgStore {
     ) -> Result<Vec<EventId>> {
         let text =
             |of: fn(&NewEvent) -> &str| -> Vec<&str> { wanted.iter().map(|i| of(&events[*i])).collect() };
-        let rows = sqlx::query(self.sql.enqueue_deduped.clone())
+        let rows = self
+            .query_for_caller(self.sql.enqueue_deduped.clone())
             .bind(text(|e| &e.namespace))
             .bind(text(|e| &e.topic))
             .bind(text(|e| e.dedupe_key.as_deref().unwrap_or_default()))
@@ -139,7 +140,8 @@ impl PgStore {
     /// The reservation met an existing key: it is a duplicate, unless the key's lifetime has passed.
     async fn find_winner(&self, conn: &mut PgConnection, event: &NewEvent, id: EventId) -> Result<Enqueued> {
         loop {
-            let found = sqlx::query(self.sql.dedupe_lookup.clone())
+            let found = self
+                .query_for_caller(self.sql.dedupe_lookup.clone())
                 .bind(&event.namespace)
                 .bind(&event.topic)
                 .bind(&event.dedupe_key)
@@ -173,7 +175,8 @@ impl PgStore {
     }
 
     async fn renew_key(&self, conn: &mut PgConnection, event: &NewEvent, id: EventId) -> Result<bool> {
-        let done = sqlx::query(self.sql.dedupe_renew.clone())
+        let done = self
+            .query_for_caller(self.sql.dedupe_renew.clone())
             .bind(&event.namespace)
             .bind(&event.topic)
             .bind(&event.dedupe_key)

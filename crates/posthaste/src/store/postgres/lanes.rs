@@ -36,11 +36,11 @@ impl PgStore {
         }
         let mark = self.store_mark(&mut tx, &mark).await?;
         let newest = before.iter().map(|(generation, ..)| *generation).max().unwrap_or(0);
-        sqlx::query(self.sql.stop_lanes.clone())
+        self.query(self.sql.stop_lanes.clone())
             .bind(reader.id)
             .bind(mark)
             .bind(i32::from(lanes))
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         self.open_generation(&mut tx, reader.id, newest + 1, i32::from(lanes), mark).await?;
@@ -57,14 +57,15 @@ impl PgStore {
     ) -> Result<Vec<(i32, i32, i64)>> {
         if lock {
             // The table before the rows, as a claim takes them: its statement locks the table first.
-            sqlx::query(self.sql.lock_batches.clone())
+            self.query(self.sql.lock_batches.clone())
                 .execute(&mut *conn)
                 .await
                 .map_err(Error::database(DOING))?;
-            let lock = sqlx::query(self.sql.lock_lanes.clone()).bind(reader.id);
+            let lock = self.query(self.sql.lock_lanes.clone()).bind(reader.id);
             lock.execute(&mut *conn).await.map_err(Error::database(DOING))?;
         }
-        let rows = sqlx::query(self.sql.newest_batches.clone())
+        let rows = self
+            .query(self.sql.newest_batches.clone())
             .bind(reader.id)
             .fetch_all(conn)
             .await
@@ -79,7 +80,7 @@ impl PgStore {
         lane: Lane,
         owner: Token,
     ) -> Result<bool> {
-        sqlx::query_scalar(self.sql.lane_owned.clone())
+        self.query_scalar(self.sql.lane_owned.clone())
             .bind(reader.id)
             .bind(lane.generation)
             .bind(lane.number)

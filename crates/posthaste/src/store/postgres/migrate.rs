@@ -46,7 +46,7 @@ impl PgStore {
         let doing = "migrate";
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
-        run_alone(&mut tx, doing).await?;
+        self.run_alone(&mut tx, doing).await?;
         let applied = self.applied_version(&mut tx).await?.unwrap_or(0);
         refuse_newer(applied)?;
         for text in self.migration_texts().into_iter().skip(applied) {
@@ -61,15 +61,22 @@ impl PgStore {
         let doing = "create the roles and give them their rights";
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
-        run_alone(&mut tx, doing).await?;
+        self.run_alone(&mut tx, doing).await?;
         tx.execute(AssertSqlSafe(self.roles_text())).await.map_err(Error::database(doing))?;
         tx.commit().await.map_err(Error::database(doing))
+    }
+
+    /// Waits until no other transaction of these is under way, and keeps others waiting until this one ends.
+    async fn run_alone(&self, conn: &mut PgConnection, doing: &'static str) -> Result<()> {
+        let lock = self.query("select pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK);
+        lock.execute(conn).await.map(|_| ()).map_err(Error::database(doing))
     }
 
     /// The version of the tables, or `None` if there are none.
     async fn applied_version(&self, conn: &mut sqlx::PgConnection) -> Result<Option<usize>> {
         let schema = self.schema.as_str();
-        let there: bool = sqlx::query_scalar("select to_regclass($1 || '.meta') is not null")
+        let there: bool = self
+            .query_scalar("select to_regclass($1 || '.meta') is not null")
             .bind(schema)
             .fetch_one(&mut *conn)
             .await
@@ -77,11 +84,11 @@ impl PgStore {
         if !there {
             return Ok(None);
         }
-        let version: Option<i32> =
-            sqlx::query_scalar(AssertSqlSafe(format!("select version from {schema}.meta")))
-                .fetch_optional(conn)
-                .await
-                .map_err(Error::database("read the schema version"))?;
+        let version: Option<i32> = self
+            .query_scalar(AssertSqlSafe(format!("select version from {schema}.meta")))
+            .fetch_optional(conn)
+            .await
+            .map_err(Error::database("read the schema version"))?;
         Ok(version.map(|version| usize::try_from(version).unwrap_or(usize::MAX)))
     }
 
@@ -106,8 +113,9 @@ impl PgStore {
             "select m.system_identifier as recorded, c.system_identifier as found, pg_is_in_recovery() as replica \
              from {schema}.meta m, pg_control_system() c"
         );
-        let row = sqlx::query(AssertSqlSafe(statement))
-            .fetch_one(&mut *conn)
+        let row = self
+            .query(AssertSqlSafe(statement))
+            .fetch_one(&mut conn)
             .await
             .map_err(Error::database("check the database"))?;
         if row.get::<bool, _>("replica") {
@@ -130,12 +138,6 @@ fn recorded(schema: &str, version: usize) -> String {
          values ({version}, (select system_identifier from pg_control_system()))\n  \
          on conflict (one) do update set version = excluded.version;\n"
     )
-}
-
-/// Waits until no other transaction of these is under way, and keeps others waiting until this one ends.
-async fn run_alone(conn: &mut PgConnection, doing: &'static str) -> Result<()> {
-    let lock = sqlx::query("select pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK);
-    lock.execute(conn).await.map(|_| ()).map_err(Error::database(doing))
 }
 
 /// The version that this program works with.

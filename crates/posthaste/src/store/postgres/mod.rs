@@ -20,6 +20,7 @@ use crate::subscription::Subscription;
 mod mark;
 mod statements;
 mod deadline;
+mod ask;
 mod migrate;
 mod enqueue;
 mod declare;
@@ -49,19 +50,33 @@ pub(crate) struct PgStore {
     pub(crate) pool: PgPool,
     pub(crate) schema: SchemaName,
     pub(crate) sql: Arc<Statements>,
+    memory: Arc<Memory>,
+    /// Whether statements are prepared once per connection.
+    prepared: bool,
+}
+
+/// What all clones of a store remember.
+#[derive(Debug, Default)]
+struct Memory {
     /// Per subscription of order `none`: generation and number of a batch before which all are finished, for ever.
-    finished_before: Arc<Mutex<HashMap<i64, (i32, i64)>>>,
-    patience: Arc<Patience>,
+    finished_before: Mutex<HashMap<i64, (i32, i64)>>,
+    patience: Patience,
 }
 
 impl PgStore {
     pub(crate) fn new(pool: PgPool, schema: SchemaName) -> Self {
         let sql = Arc::new(Statements::compile(&schema));
-        Self { pool, schema, sql, finished_before: Arc::default(), patience: Arc::default() }
+        Self { pool, schema, sql, memory: Arc::default(), prepared: true }
+    }
+
+    /// The same log through a pooler that gives each transaction to another connection.
+    pub(crate) fn without_prepared_statements(self) -> Self {
+        Self { prepared: false, ..self }
     }
 
     fn oldest_unfinished(&self, reader: &Reader) -> (i32, i64) {
-        self.finished_before
+        self.memory
+            .finished_before
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&reader.id)
@@ -71,14 +86,14 @@ impl PgStore {
 
     /// A fail-over may have undone batches: what was known to be finished may be numbered anew.
     fn forget_unfinished(&self, reader: &Reader, newest: i64) {
-        let mut known = self.finished_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.memory.finished_before.lock().unwrap_or_else(PoisonError::into_inner);
         if known.get(&reader.id).is_some_and(|(_, number)| *number > newest) {
             known.remove(&reader.id);
         }
     }
 
     fn note_unfinished(&self, reader: &Reader, oldest: (i32, i64)) {
-        self.finished_before.lock().unwrap_or_else(PoisonError::into_inner).insert(reader.id, oldest);
+        self.memory.finished_before.lock().unwrap_or_else(PoisonError::into_inner).insert(reader.id, oldest);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::lease::{ClaimedEvent, Lane, Reader};
 use crate::subscription::Filter;
 
 use super::ahead::Ahead;
+use super::ask::{Ask, Together};
 use super::declare::{filter_of, listed};
 use super::mark::{Mark, Range, Snapshot};
 use super::window::NEAR;
@@ -113,7 +114,8 @@ pub(crate) struct Page {
 impl PgStore {
     /// A mark, and whether no crash of the server can undo what is visible in it.
     pub(super) async fn take_mark(&self, conn: &mut PgConnection) -> Result<(Mark, bool)> {
-        let row = sqlx::query(self.sql.take_mark.clone())
+        let row = self
+            .query(self.sql.take_mark.clone())
             .fetch_one(conn)
             .await
             .map_err(Error::database("take a mark"))?;
@@ -121,7 +123,7 @@ impl PgStore {
     }
 
     pub(super) async fn store_mark(&self, conn: &mut PgConnection, mark: &Mark) -> Result<i64> {
-        sqlx::query_scalar(self.sql.insert_mark.clone())
+        self.query_scalar(self.sql.insert_mark.clone())
             .bind(mark.snapshot.as_str())
             .bind(mark.floor_seq)
             .bind(mark.floor_xid.to_string())
@@ -134,7 +136,8 @@ impl PgStore {
     }
 
     pub(super) async fn load_mark(&self, conn: &mut PgConnection, id: i64) -> Result<Mark> {
-        let row = sqlx::query(self.sql.load_mark.clone())
+        let row = self
+            .query(self.sql.load_mark.clone())
             .bind(id)
             .fetch_one(conn)
             .await
@@ -148,7 +151,8 @@ impl PgStore {
         reader: &Reader,
         lane: Lane,
     ) -> Result<PgCursor> {
-        let row = sqlx::query(self.sql.progress.clone())
+        let row = self
+            .query(self.sql.progress.clone())
             .bind(reader.id)
             .bind(lane.generation)
             .bind(lane.number)
@@ -190,7 +194,7 @@ impl PgStore {
             if range.has_late() { (range.late_after, range.late_upto) } else { (0, 0) };
         // The end of the log is not known before this statement; far branches are rare and asked for afterwards.
         let near_upto = late_upto.min(late_after.saturating_add(NEAR));
-        let row = bind_wanted(sqlx::query(self.sql.look.clone()), 0, &cursor.filter, lane)
+        let row = bind_wanted(self.query(self.sql.look.clone()), 0, &cursor.filter, lane)
             .bind(range.after)
             .bind(range.from_xid.to_string())
             .bind(late_after)
@@ -206,7 +210,7 @@ impl PgStore {
         if near_upto >= late_upto.min(row.get("last_seq")) || late_upto == 0 {
             return Ok(None);
         }
-        let found = bind_wanted(sqlx::query(self.sql.look_far.clone()), 0, &cursor.filter, lane)
+        let found = bind_wanted(self.query(self.sql.look_far.clone()), 0, &cursor.filter, lane)
             .bind(near_upto)
             .bind(late_upto)
             .bind(bigints(&range.late))
@@ -231,6 +235,24 @@ impl PgStore {
         range: &Range,
         most: Most,
     ) -> Result<Page> {
+        let doing = "read a page";
+        let mut conn = self.together(conn).await.map_err(Error::database(doing))?;
+        let page = self.read_branches(&mut conn, reader, lane, filter, hi, range, most).await?;
+        conn.end().await.map_err(Error::database(doing))?;
+        Ok(page)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a page is named by this many things")]
+    async fn read_branches(
+        &self,
+        conn: &mut Together<'_>,
+        reader: &Reader,
+        lane: Lane,
+        filter: &Filter,
+        hi: &Mark,
+        range: &Range,
+        most: Most,
+    ) -> Result<Page> {
         if !range.has_late()
             && let Some(page) = self.read_plain_page(conn, reader, lane, filter, hi, range, most).await?
         {
@@ -240,7 +262,7 @@ impl PgStore {
         let near = range.has_late() && !far;
         let (late_after, late_upto) = if near { (range.late_after, range.late_upto) } else { (0, 0) };
         let late = if near { texts(&range.late) } else { Vec::new() };
-        let query = bind_wanted(sqlx::query(self.sql.page.clone()), reader.id, filter, lane)
+        let query = bind_wanted(self.query(self.sql.page.clone()), reader.id, filter, lane)
             .bind(range.after)
             .bind(range.upto)
             .bind(range.from_xid.to_string())
@@ -250,11 +272,11 @@ impl PgStore {
             .bind(late)
             .bind(reader.dead_blocks())
             .bind(most.events);
-        let main = collect(query.fetch(&mut *conn), reader, most.bytes).await?;
+        let main = collect(query.fetch(conn), reader, most.bytes).await?;
         if !far {
             return Ok(cut(main, most.events, false));
         }
-        let query = bind_wanted(sqlx::query(self.sql.page_far.clone()), reader.id, filter, lane)
+        let query = bind_wanted(self.query(self.sql.page_far.clone()), reader.id, filter, lane)
             .bind(range.late_after)
             .bind(range.late_upto)
             .bind(bigints(&range.late))
@@ -271,7 +293,7 @@ impl PgStore {
     #[expect(clippy::too_many_arguments, reason = "a page is named by this many things")]
     async fn read_plain_page(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Together<'_>,
         reader: &Reader,
         lane: Lane,
         filter: &Filter,
@@ -279,7 +301,7 @@ impl PgStore {
         range: &Range,
         most: Most,
     ) -> Result<Option<Page>> {
-        let query = bind_wanted(sqlx::query(self.sql.page_plain.clone()), reader.id, filter, lane)
+        let query = bind_wanted(self.query(self.sql.page_plain.clone()), reader.id, filter, lane)
             .bind(range.after)
             .bind(range.upto)
             .bind(range.from_xid.to_string())
@@ -359,15 +381,8 @@ fn cut(mut rows: Rows, limit: i64, late_exhausted: bool) -> Page {
     Page { events: rows.events, closes_window, late_exhausted }
 }
 
-pub(super) type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
-
 /// Binds $1 to $7: the subscription and what fragments/wanted.sql needs.
-pub(super) fn bind_wanted<'q>(
-    query: PgQuery<'q>,
-    subscription: i64,
-    filter: &Filter,
-    lane: Lane,
-) -> PgQuery<'q> {
+pub(super) fn bind_wanted<'q>(query: Ask<'q>, subscription: i64, filter: &Filter, lane: Lane) -> Ask<'q> {
     query
         .bind(subscription)
         .bind(listed(&filter.namespaces))

@@ -51,7 +51,8 @@ impl PgStore {
         batch: BatchRef,
         waits: Option<&str>,
     ) -> Result<bool> {
-        let done = sqlx::query(self.sql.finish_batch.clone())
+        let done = self
+            .query(self.sql.finish_batch.clone())
             .bind(reader.id)
             .bind(batch.lane.generation)
             .bind(batch.lane.number)
@@ -80,7 +81,8 @@ impl PgStore {
         if reader.keyed() && !troubles.is_empty() {
             self.lock_subscription(&mut tx, reader).await?;
         }
-        let done = sqlx::query(self.sql.record_batch.clone())
+        let done = self
+            .query(self.sql.record_batch.clone())
             .bind(reader.id)
             .bind(batch.lane.generation)
             .bind(batch.lane.number)
@@ -91,7 +93,7 @@ impl PgStore {
             .bind((!handled.beyond.is_empty()).then_some(&handled.beyond))
             .bind(!troubles.is_empty())
             .bind(batch.records)
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await
             .map_err(Error::database(doing))?;
         if done.rows_affected() == 0 {
@@ -114,7 +116,8 @@ impl PgStore {
         let doing = "hold a batch";
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
-        let done = sqlx::query(self.sql.hold_batch.clone())
+        let done = self
+            .query(self.sql.hold_batch.clone())
             .bind(reader.id)
             .bind(batch.lane.generation)
             .bind(batch.lane.number)
@@ -126,7 +129,7 @@ impl PgStore {
             .bind(&hold.error)
             .bind(small(hold.steps))
             .bind(batch.inserted_at)
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await
             .map_err(Error::database(doing))?;
         if done.rows_affected() == 0 {
@@ -149,7 +152,8 @@ impl PgStore {
             Order::None => self.oldest_unfinished(reader),
             _ => (i32::MAX, i64::MAX),
         };
-        let rows = sqlx::query_scalar(self.sql.renew.clone())
+        let rows = self
+            .query_scalar(self.sql.renew.clone())
             .bind(reader.id)
             .bind(tokens.iter().map(|token| token.0).collect::<Vec<_>>())
             .bind(micros(lease))
@@ -162,7 +166,7 @@ impl PgStore {
     }
 
     pub(crate) async fn give_lane_back(&self, reader: &Reader, lane: Lane, token: Token) -> Result<()> {
-        sqlx::query(self.sql.release_lane.clone())
+        self.query(self.sql.release_lane.clone())
             .bind(reader.id)
             .bind(lane.generation)
             .bind(lane.number)
@@ -174,7 +178,7 @@ impl PgStore {
     }
 
     pub(crate) async fn say_goodbye(&self, reader: &Reader, holder: &Holder) -> Result<()> {
-        sqlx::query(self.sql.dismiss_worker.clone())
+        self.query(self.sql.dismiss_worker.clone())
             .bind(reader.id)
             .bind(holder.worker.as_str())
             .execute(&mut *self.lend("dismiss a worker").await?)
@@ -184,7 +188,8 @@ impl PgStore {
     }
 
     pub(crate) async fn say_alive(&self, reader: &Reader, holder: &Holder) -> Result<u32> {
-        let alive: i64 = sqlx::query_scalar(self.sql.announce_worker.clone())
+        let alive: i64 = self
+            .query_scalar(self.sql.announce_worker.clone())
             .bind(reader.id)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
@@ -224,13 +229,14 @@ impl PgStore {
     async fn settle_within(&self, tx: &mut PgConnection, delivery: &DeliveryKey) -> Result<bool> {
         let doing = "settle in the handler's transaction";
         if delivery.keyed {
-            sqlx::query(self.sql.lock_subscription.clone())
+            self.query(self.sql.lock_subscription.clone())
                 .bind(delivery.subscription)
                 .execute(&mut *tx)
                 .await
                 .map_err(Error::database(doing))?;
         }
-        let key: Option<Option<String>> = sqlx::query(self.sql.delete_deliveries.clone())
+        let key: Option<Option<String>> = self
+            .query(self.sql.delete_deliveries.clone())
             .bind(delivery.subscription)
             .bind(vec![delivery.seq])
             .bind(vec![delivery.token.0])
@@ -239,7 +245,7 @@ impl PgStore {
             .map_err(Error::database(doing))?
             .map(|row| row.get("key"));
         if let Some(Some(key)) = &key {
-            sqlx::query(self.sql.promote_keys.clone())
+            self.query(self.sql.promote_keys.clone())
                 .bind(delivery.subscription)
                 .bind(vec![key.as_str()])
                 .bind(delivery.dead_blocks)

@@ -19,7 +19,8 @@ const DOING: &str = "take over";
 
 impl PgStore {
     pub(crate) async fn take_lane(&self, reader: &Reader, holder: &Holder) -> Result<Option<LaneClaim>> {
-        let free: bool = sqlx::query_scalar(self.sql.free_lane.clone())
+        let free: bool = self
+            .query_scalar(self.sql.free_lane.clone())
             .bind(reader.id)
             .fetch_one(&mut *self.lend(DOING).await?)
             .await
@@ -31,12 +32,13 @@ impl PgStore {
         let mut tx = conn.begin(DOING).await?;
         self.lock_subscription(&mut tx, reader).await?;
         let token = Token::new();
-        let taken = sqlx::query(self.sql.claim_lane.clone())
+        let taken = self
+            .query(self.sql.claim_lane.clone())
             .bind(reader.id)
             .bind(token.0)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         let Some(row) = taken else { return Ok(None) };
@@ -57,7 +59,8 @@ impl PgStore {
         token: Token,
         holder: &Holder,
     ) -> Result<Vec<Batch>> {
-        let mut rows = sqlx::query(self.sql.take_over_batches.clone())
+        let mut rows = self
+            .query(self.sql.take_over_batches.clone())
             .bind(reader.id)
             .bind(lane.generation)
             .bind(lane.number)
@@ -88,12 +91,13 @@ impl PgStore {
         let mut conn = self.lend(DOING).await?;
         // In this order: a batch that is inserted in between is seen by the second look, not stepped over by the first.
         *cursor = Cursor::Postgres(Box::new(self.load_cursor(&mut conn, reader, lane).await?));
-        let rows = sqlx::query(self.sql.held_batches.clone())
+        let rows = self
+            .query(self.sql.held_batches.clone())
             .bind(reader.id)
             .bind(lane.generation)
             .bind(lane.number)
             .bind(owner.0)
-            .fetch_all(&mut *conn)
+            .fetch_all(&mut conn)
             .await
             .map_err(Error::database(DOING))?;
         let mut batches = Vec::new();
@@ -159,7 +163,8 @@ impl PgStore {
 
     pub(crate) async fn take_expired_batch(&self, reader: &Reader, holder: &Holder) -> Result<Option<Batch>> {
         let (generation, number) = self.oldest_unfinished(reader);
-        let row = sqlx::query(self.sql.expired_batch.clone())
+        let row = self
+            .query(self.sql.expired_batch.clone())
             .bind(reader.id)
             .bind(generation)
             .bind(number)
@@ -175,14 +180,15 @@ impl PgStore {
         let mut conn = self.lend(DOING).await?;
         let mut tx = conn.begin(DOING).await?;
         let token = Token::new();
-        let taken = sqlx::query(self.sql.reclaim_batch.clone())
+        let taken = self
+            .query(self.sql.reclaim_batch.clone())
             .bind(reader.id)
             .bind(token.0)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
             .bind(generation)
             .bind(number)
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         let Some(row) = taken else { return Ok(None) };

@@ -15,7 +15,7 @@ use super::{PgStore, event_of, micros};
 
 impl PgStore {
     pub(crate) async fn event_mark(&self, conn: &mut PgConnection) -> Result<EventMark> {
-        let mark = sqlx::query(self.sql.testing_event_mark.clone()).fetch_one(conn).await;
+        let mark = self.query_for_caller(self.sql.testing_event_mark.clone()).fetch_one(conn).await;
         let mark = mark.map_err(Error::database("mark the log"))?;
         Ok(EventMark { seq: mark.get("seq"), snapshot: Some((mark.get("xid"), mark.get("snapshot"))) })
     }
@@ -28,7 +28,7 @@ impl PgStore {
         let Some((xid, snapshot)) = &mark.snapshot else {
             return Err(Error::invalid_setting("mark", "was taken in a database of another kind"));
         };
-        let query = sqlx::query(self.sql.testing_enqueued_since.clone());
+        let query = self.query_for_caller(self.sql.testing_enqueued_since.clone());
         let rows = query.bind(xid).bind(snapshot).bind(mark.seq).fetch_all(conn).await;
         rows.map_err(Error::database("read what was enqueued"))?.iter().map(event_of).collect()
     }
@@ -40,12 +40,12 @@ impl TestStore for PgStore {
         let doing = "see what is left";
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
-        sqlx::query(self.sql.testing_plan_quickly.clone())
-            .execute(&mut *tx)
+        self.query(self.sql.testing_plan_quickly.clone())
+            .execute(&mut tx)
             .await
             .map_err(Error::database(doing))?;
-        let query = sqlx::query(self.sql.testing_not_delivered.clone()).bind(subscription);
-        let rows = query.fetch_all(&mut *tx).await.map_err(Error::database(doing))?;
+        let query = self.query(self.sql.testing_not_delivered.clone()).bind(subscription);
+        let rows = query.fetch_all(&mut tx).await.map_err(Error::database(doing))?;
         tx.rollback().await.map_err(Error::database(doing))?;
         Ok(rows.iter().map(not_delivered_of).collect())
     }
@@ -59,13 +59,13 @@ impl TestStore for PgStore {
             Move::Retries { subscription, later_than } => (Some(subscription), Some(micros(later_than))),
         };
         for sql in [&self.sql.testing_advance_deliveries, &self.sql.testing_advance_batches] {
-            let query = sqlx::query(sql.clone()).bind(micros(by)).bind(subscription).bind(later_than);
-            query.execute(&mut *tx).await.map_err(Error::database(doing))?;
+            let query = self.query(sql.clone()).bind(micros(by)).bind(subscription).bind(later_than);
+            query.execute(&mut tx).await.map_err(Error::database(doing))?;
         }
         let others: [&SqlStr; 2] = [&self.sql.testing_advance_events, &self.sql.testing_advance_dedupe_keys];
         for sql in others.into_iter().filter(|_| matches!(what, Move::Everything)) {
-            let query = sqlx::query(sql.clone()).bind(micros(by));
-            query.execute(&mut *tx).await.map_err(Error::database(doing))?;
+            let query = self.query(sql.clone()).bind(micros(by));
+            query.execute(&mut tx).await.map_err(Error::database(doing))?;
         }
         tx.commit().await.map_err(Error::database(doing))
     }

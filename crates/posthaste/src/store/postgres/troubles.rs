@@ -27,7 +27,8 @@ impl PgStore {
         let blocked = self.keys_blocked(tx, reader, troubles).await?;
         let rows = delivery_rows(troubles, blocked, reader.dead_blocks());
         let column = |of: fn(&DeliveryRow) -> i64| rows.iter().map(of).collect::<Vec<_>>();
-        let written = sqlx::query(self.sql.insert_deliveries.clone())
+        let written = self
+            .query(self.sql.insert_deliveries.clone())
             .bind(reader.id)
             .bind(holder.worker.as_str())
             .bind(micros(holder.lease))
@@ -61,7 +62,8 @@ impl PgStore {
         if keys.is_empty() {
             return Ok(HashSet::new());
         }
-        let rows = sqlx::query_scalar(self.sql.blocked_keys.clone())
+        let rows = self
+            .query_scalar(self.sql.blocked_keys.clone())
             .bind(reader.id)
             .bind(keys)
             .bind(reader.dead_blocks())
@@ -73,7 +75,7 @@ impl PgStore {
 
     /// The first lock of every transaction that parks or releases keys.
     pub(super) async fn lock_subscription(&self, tx: &mut PgConnection, reader: &Reader) -> Result<()> {
-        sqlx::query(self.sql.lock_subscription.clone())
+        self.query(self.sql.lock_subscription.clone())
             .bind(reader.id)
             .execute(tx)
             .await

@@ -26,6 +26,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 impl PgStore {
     pub(crate) async fn listen(&self, bell: Arc<Bell>, stop: CancellationToken) {
+        if !self.prepared {
+            // A pooler takes a LISTEN and gives the connection to others: rings would go to whoever has it then.
+            tracing::debug!("no wake-ups without prepared statements; polling does the work");
+            return stop.cancelled().await;
+        }
         let mut wait = Duration::from_millis(100);
         while !stop.is_cancelled() {
             if let Err(error) = self.listen_until_lost(&bell, &stop, &mut wait).await {
@@ -86,7 +91,7 @@ impl PgStore {
     pub(crate) async fn raise_sign(&self, lasting: Duration) -> Result<Sign> {
         let doing = "put up the sign";
         let millis = i64::try_from(lasting.as_millis()).unwrap_or(i64::MAX);
-        sqlx::query(self.sql.put_up_sign.clone())
+        self.query(self.sql.put_up_sign.clone())
             .bind(millis)
             .execute(&mut *self.lend(doing).await?)
             .await
@@ -98,7 +103,8 @@ impl PgStore {
 
     /// An xid above those of all who have enqueued something by now.
     pub(crate) async fn newest_xid(&self) -> Result<Sign> {
-        let before: String = sqlx::query_scalar(self.sql.newest_xid.clone())
+        let before: String = self
+            .query_scalar(self.sql.newest_xid.clone())
             .fetch_one(&mut *self.lend("draw an xid").await?)
             .await
             .map_err(Error::database("draw an xid"))?;
@@ -111,7 +117,7 @@ impl PgStore {
 
     pub(crate) async fn producers_ended(&self, sign: &Sign) -> Result<bool> {
         let Some(before) = &sign.before else { return Ok(true) };
-        sqlx::query_scalar(self.sql.all_ended.clone())
+        self.query_scalar(self.sql.all_ended.clone())
             .bind(before)
             .fetch_one(&mut *self.lend("look for running producers").await?)
             .await

@@ -111,7 +111,7 @@ impl AdminStore for PgStore {
 
 impl PgStore {
     async fn list_names(&self) -> Result<Vec<String>> {
-        sqlx::query_scalar(self.sql.admin_names.clone())
+        self.query_scalar(self.sql.admin_names.clone())
             .fetch_all(&mut *self.lend("list subscriptions").await?)
             .await
             .map_err(Error::database("list subscriptions"))
@@ -126,7 +126,7 @@ impl PgStore {
         subscription: Option<&str>,
         detail: serde_json::Value,
     ) -> Result<()> {
-        sqlx::query(self.sql.admin_record.clone())
+        self.query(self.sql.admin_record.clone())
             .bind(who)
             .bind(verb)
             .bind(subscription)
@@ -144,7 +144,7 @@ impl PgStore {
         if keys.is_empty() || !reader.keyed() {
             return Ok(());
         }
-        sqlx::query(self.sql.admin_repark_keys.clone())
+        self.query(self.sql.admin_repark_keys.clone())
             .bind(reader.id)
             .bind(keys)
             .bind(reader.dead_blocks())
@@ -156,7 +156,7 @@ impl PgStore {
 
     /// The first lock of what moves subscriptions, so that retention does not run at the same moment.
     async fn lock_meta(&self, tx: &mut PgConnection) -> Result<()> {
-        sqlx::query(self.sql.admin_lock_meta.clone())
+        self.query(self.sql.admin_lock_meta.clone())
             .execute(tx)
             .await
             .map(|_| ())
@@ -164,7 +164,7 @@ impl PgStore {
     }
 
     async fn lock_lanes(&self, tx: &mut PgConnection, reader: &Reader) -> Result<()> {
-        sqlx::query(self.sql.lock_lanes.clone())
+        self.query(self.sql.lock_lanes.clone())
             .bind(reader.id)
             .execute(tx)
             .await

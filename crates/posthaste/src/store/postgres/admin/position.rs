@@ -51,7 +51,8 @@ impl Position {
 
 impl PgStore {
     pub(super) async fn positions(&self, conn: &mut PgConnection, reader: &Reader) -> Result<Vec<Position>> {
-        let rows = sqlx::query(self.sql.admin_positions.clone())
+        let rows = self
+            .query(self.sql.admin_positions.clone())
             .bind(reader.id)
             .fetch_all(conn)
             .await
@@ -61,7 +62,7 @@ impl PgStore {
 
     /// The unfinished batches of a subscription, in order, in the columns that `reread_batch` takes.
     pub(super) async fn open_batches(&self, conn: &mut PgConnection, reader: &Reader) -> Result<Vec<PgRow>> {
-        sqlx::query(self.sql.admin_open_batches.clone())
+        self.query(self.sql.admin_open_batches.clone())
             .bind(reader.id)
             .fetch_all(conn)
             .await

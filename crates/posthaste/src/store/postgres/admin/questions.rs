@@ -15,7 +15,8 @@ const JOURNAL_DEPTH: i64 = 10_000;
 
 impl PgStore {
     pub(super) async fn readings_of(&self, event: &Event) -> Result<Vec<Reading>> {
-        let rows = sqlx::query(self.sql.admin_readings.clone())
+        let rows = self
+            .query(self.sql.admin_readings.clone())
             .bind(event.seq)
             .bind(JOURNAL_DEPTH)
             .fetch_all(&mut *self.lend("look into the journal").await?)
@@ -32,7 +33,8 @@ impl PgStore {
 
     pub(super) async fn list_blocked(&self, name: &str, look_at: u32, limit: u32) -> Result<Vec<BlockedKey>> {
         let reader = self.load_reader(name).await?;
-        let rows = sqlx::query(self.sql.admin_blocked_keys.clone())
+        let rows = self
+            .query(self.sql.admin_blocked_keys.clone())
             .bind(reader.id)
             .bind(i64::from(look_at))
             .bind(reader.dead_blocks())
@@ -46,7 +48,8 @@ impl PgStore {
     pub(super) async fn count_matching(&self, query: &DeliveryQuery, limit: u32) -> Result<Count> {
         let reader = self.load_reader(&query.subscription).await?;
         let ids: Vec<uuid::Uuid> = query.events.iter().map(|id| id.0).collect();
-        let found: i64 = sqlx::query_scalar(self.sql.admin_count_deliveries.clone())
+        let found: i64 = self
+            .query_scalar(self.sql.admin_count_deliveries.clone())
             .bind(reader.id)
             .bind(0_i64)
             .bind(query.status.map(DeliveryStatus::as_str))
@@ -63,7 +66,8 @@ impl PgStore {
     }
 
     pub(super) async fn list_operations(&self, limit: u32) -> Result<Vec<Operation>> {
-        let rows = sqlx::query(self.sql.admin_operations.clone())
+        let rows = self
+            .query(self.sql.admin_operations.clone())
             .bind(i64::from(limit))
             .fetch_all(&mut *self.lend("list operations").await?)
             .await
@@ -72,7 +76,8 @@ impl PgStore {
     }
 
     pub(super) async fn list_operations_on(&self, id: EventId) -> Result<Vec<Operation>> {
-        let rows = sqlx::query(self.sql.admin_operations_on.clone())
+        let rows = self
+            .query(self.sql.admin_operations_on.clone())
             .bind(id.0)
             .fetch_all(&mut *self.lend("list operations").await?)
             .await

@@ -23,7 +23,8 @@ const DOING: &str = "rebase";
 
 impl PgStore {
     pub(super) async fn rebase_cluster(&self, who: &str) -> Result<RebaseReport> {
-        let moved: bool = sqlx::query_scalar(self.sql.admin_cluster_moved.clone())
+        let moved: bool = self
+            .query_scalar(self.sql.admin_cluster_moved.clone())
             .fetch_one(&mut *self.lend(DOING).await?)
             .await
             .map_err(Error::database(DOING))?;
@@ -45,8 +46,9 @@ impl PgStore {
         for reader in &readers {
             self.rebase_subscription(&mut tx, reader, &here, mark, &mut report).await?;
         }
-        let rewritten = sqlx::query(self.sql.admin_rebase_events.clone())
-            .execute(&mut *tx)
+        let rewritten = self
+            .query(self.sql.admin_rebase_events.clone())
+            .execute(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         report.events = rewritten.rows_affected();
@@ -59,7 +61,8 @@ impl PgStore {
     }
 
     async fn lock_everything(&self, tx: &mut PgConnection) -> Result<Vec<Reader>> {
-        let names: Vec<String> = sqlx::query_scalar(self.sql.admin_names.clone())
+        let names: Vec<String> = self
+            .query_scalar(self.sql.admin_names.clone())
             .fetch_all(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
@@ -101,7 +104,8 @@ impl PgStore {
     }
 
     async fn filter_in_force(&self, tx: &mut PgConnection, reader: &Reader) -> Result<Filter> {
-        let row = sqlx::query(self.sql.admin_subscription.clone())
+        let row = self
+            .query(self.sql.admin_subscription.clone())
             .bind(&reader.name)
             .fetch_one(tx)
             .await
@@ -119,7 +123,7 @@ impl PgStore {
         place: &Mark,
         seen_to: i64,
     ) -> Result<u64> {
-        let query = sqlx::query(self.sql.admin_unseen_events.clone());
+        let query = self.query(self.sql.admin_unseen_events.clone());
         let rows = bind_wanted(query, reader.id, filter, position.lane)
             .bind(seen_to)
             .bind(place.snapshot.as_str())
@@ -137,14 +141,14 @@ impl PgStore {
         generation: i32,
         mark: i64,
     ) -> Result<()> {
-        sqlx::query(self.sql.admin_rebase_lanes.clone())
+        self.query(self.sql.admin_rebase_lanes.clone())
             .bind(reader.id)
             .bind(generation)
             .bind(mark)
             .execute(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
-        sqlx::query(self.sql.admin_rebase_start.clone())
+        self.query(self.sql.admin_rebase_start.clone())
             .bind(reader.id)
             .bind(mark)
             .execute(tx)
@@ -154,7 +158,7 @@ impl PgStore {
     }
 
     async fn record_cluster(&self, tx: &mut PgConnection) -> Result<()> {
-        sqlx::query(self.sql.admin_keep_cluster.clone())
+        self.query(self.sql.admin_keep_cluster.clone())
             .execute(tx)
             .await
             .map(|_| ())

@@ -37,7 +37,7 @@ impl PgStore {
     }
 
     async fn event_to_redeliver(&self, tx: &mut PgConnection, id: EventId) -> Result<Event> {
-        let row = sqlx::query(self.sql.event_by_id.clone()).bind(id.0).fetch_optional(tx).await;
+        let row = self.query(self.sql.event_by_id.clone()).bind(id.0).fetch_optional(tx).await;
         let row = row.map_err(Error::database(DOING))?.ok_or_else(|| Error::NoSuchEvent(id.to_string()))?;
         event_of(&row)
     }
@@ -46,7 +46,7 @@ impl PgStore {
         if let Some(existing) = self.delivery_of(tx, reader, event.seq).await? {
             return Ok(existing.way());
         }
-        let rows = sqlx::query(self.sql.admin_states_of.clone()).bind(event.seq).fetch_all(tx).await;
+        let rows = self.query(self.sql.admin_states_of.clone()).bind(event.seq).fetch_all(tx).await;
         let rows = rows.map_err(Error::database(DOING))?;
         let here = rows.iter().find(|row| row.get::<&str, _>("subscription") == reader.name);
         let not_wanted =
@@ -60,7 +60,8 @@ impl PgStore {
         reader: &Reader,
         seq: i64,
     ) -> Result<Option<Existing>> {
-        let found = sqlx::query(self.sql.admin_delivery_of.clone())
+        let found = self
+            .query(self.sql.admin_delivery_of.clone())
             .bind(reader.id)
             .bind(seq)
             .fetch_optional(tx)
@@ -84,7 +85,7 @@ impl PgStore {
         let (seq, id) = (event.seq, event.id);
         let claimed = ClaimedEvent { event, blocked: false, elsewhere: false, wait: None };
         self.write_left_over(tx, reader, std::iter::once(&claimed)).await?;
-        sqlx::query(self.sql.admin_record_event.clone())
+        self.query(self.sql.admin_record_event.clone())
             .bind(who)
             .bind(Verb::Redeliver.as_str())
             .bind(&reader.name)

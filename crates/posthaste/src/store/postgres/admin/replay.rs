@@ -46,8 +46,8 @@ impl PgStore {
             }
         }
         for statement in [&self.sql.admin_move_start, &self.sql.admin_reset_steps] {
-            let change = sqlx::query(statement.clone()).bind(reader.id).bind(seq);
-            change.execute(&mut *tx).await.map_err(Error::database(DOING))?;
+            let change = self.query(statement.clone()).bind(reader.id).bind(seq);
+            change.execute(&mut tx).await.map_err(Error::database(DOING))?;
         }
         self.record(&mut tx, who, "replay", Some(name), json!({ "from_seq": seq })).await?;
         tx.commit().await.map_err(Error::database(DOING))?;
@@ -81,13 +81,13 @@ impl PgStore {
                 }
             }
         }
-        sqlx::query(self.sql.admin_finish_batches.clone())
+        self.query(self.sql.admin_finish_batches.clone())
             .bind(reader.id)
             .execute(&mut *tx)
             .await
             .map_err(Error::database(DOING))?;
         if let Some(position) = positions.first() {
-            sqlx::query(self.sql.admin_free_lanes.clone())
+            self.query(self.sql.admin_free_lanes.clone())
                 .bind(reader.id)
                 .bind(position.lane.generation)
                 .execute(&mut *tx)
@@ -137,7 +137,8 @@ impl PgStore {
         mark: &Mark,
     ) -> Result<bool> {
         let mark = self.store_mark(tx, mark).await?;
-        let moved = sqlx::query(self.sql.admin_move_lane.clone())
+        let moved = self
+            .query(self.sql.admin_move_lane.clone())
             .bind(reader.id)
             .bind(position.lane.generation)
             .bind(position.lane.number)

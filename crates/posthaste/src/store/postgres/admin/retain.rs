@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 
 use crate::error::{Error, Result};
 use crate::store::admin::{HeldBack, RetentionPolicy, RetentionReport};
-use crate::store::postgres::read::PgQuery;
+use crate::store::postgres::ask::Ask;
 use crate::store::postgres::{PgStore, duration_of, micros};
 
 const DOING: &str = "run retention";
@@ -30,7 +30,7 @@ impl PgStore {
         self.check_database().await?;
         let chunk = i64::from(policy.chunk);
         let events = self.retain_events(policy).await?;
-        let query = |statement: &sqlx::SqlStr| sqlx::query(statement.clone());
+        let query = |statement: &sqlx::SqlStr| self.query(statement.clone());
         let (journal, operations) = (micros(policy.journal_older_than), micros(policy.operations_older_than));
         Ok(RetentionReport {
             events,
@@ -49,7 +49,7 @@ impl PgStore {
     }
 
     /// Repeats a delete until it finds less than a chunk.
-    async fn in_chunks<'q>(&self, chunk: i64, delete: impl Fn() -> PgQuery<'q>) -> Result<u64> {
+    async fn in_chunks<'q>(&self, chunk: i64, delete: impl Fn() -> Ask<'q>) -> Result<u64> {
         let mut removed = 0;
         loop {
             let done = delete()
@@ -80,7 +80,7 @@ impl PgStore {
         }
         // Only over what is gone for good: a kept event, or one that may still be committed, is looked at again.
         let done = kept.map_or(after, |kept: i64| kept - 1).min(ended);
-        sqlx::query(self.sql.admin_set_retained_to.clone())
+        self.query(self.sql.admin_set_retained_to.clone())
             .bind(done)
             .execute(&mut *self.lend(DOING).await?)
             .await
@@ -94,7 +94,8 @@ impl PgStore {
         let Bounds { mut after, upto, .. } = self.retention_bounds().await?;
         let mut events = 0;
         loop {
-            let row = chunk_of(&self.sql.admin_preview_events, after, upto, policy)
+            let row = self
+                .chunk_of(&self.sql.admin_preview_events, after, upto, policy)
                 .fetch_one(&mut *self.lend(DOING).await?)
                 .await
                 .map_err(Error::database(DOING))?;
@@ -110,7 +111,8 @@ impl PgStore {
     }
 
     async fn retention_bounds(&self) -> Result<Bounds> {
-        let row = sqlx::query(self.sql.admin_retention_bounds.clone())
+        let row = self
+            .query(self.sql.admin_retention_bounds.clone())
             .fetch_one(&mut *self.lend(DOING).await?)
             .await
             .map_err(Error::database(DOING))?;
@@ -123,37 +125,39 @@ impl PgStore {
         let mut conn = self.lend(DOING).await?;
         let mut tx = conn.begin(DOING).await?;
         self.lock_meta(&mut tx).await?;
-        let row = chunk_of(&self.sql.admin_retain_events, after, upto, policy)
-            .fetch_one(&mut *tx)
+        let row = self
+            .chunk_of(&self.sql.admin_retain_events, after, upto, policy)
+            .fetch_one(&mut tx)
             .await
             .map_err(Error::database(DOING))?;
         tx.commit().await.map_err(Error::database(DOING))?;
         Ok(row)
     }
 
+    /// A statement about the next chunk of events.
+    fn chunk_of<'q>(
+        &self,
+        statement: &sqlx::SqlStr,
+        after: i64,
+        upto: Option<i64>,
+        policy: &RetentionPolicy,
+    ) -> Ask<'q> {
+        self.query(statement.clone())
+            .bind(after)
+            .bind(upto)
+            .bind(micros(policy.events_older_than))
+            .bind(i64::from(policy.chunk))
+    }
+
     async fn held_back(&self, older_than: i64) -> Result<Vec<HeldBack>> {
         let fetch = async |statement: &sqlx::SqlStr| {
-            let query = sqlx::query(statement.clone()).bind(older_than);
+            let query = self.query(statement.clone()).bind(older_than);
             query.fetch_all(&mut *self.lend(DOING).await?).await.map_err(Error::database(DOING))
         };
         let lanes = fetch(&self.sql.admin_held_by_lanes).await?;
         let deliveries = fetch(&self.sql.admin_held_by_deliveries).await?;
         Ok(lanes.iter().map(held_by_lane).chain(deliveries.iter().map(held_by_deliveries)).collect())
     }
-}
-
-/// A statement about the next chunk of events.
-fn chunk_of<'q>(
-    statement: &sqlx::SqlStr,
-    after: i64,
-    upto: Option<i64>,
-    policy: &RetentionPolicy,
-) -> PgQuery<'q> {
-    sqlx::query(statement.clone())
-        .bind(after)
-        .bind(upto)
-        .bind(micros(policy.events_older_than))
-        .bind(i64::from(policy.chunk))
 }
 
 fn held_by_lane(row: &PgRow) -> HeldBack {

@@ -57,7 +57,8 @@ impl PgStore {
             true => (self.sql.admin_oldest_span.clone(), above, below),
             false => (self.sql.admin_newest_span.clone(), below, above),
         };
-        let row = sqlx::query(statement)
+        let row = self
+            .query(statement)
             .bind(first)
             .bind(second)
             .bind(i64::from(query.look_at))
@@ -90,7 +91,8 @@ impl PgStore {
             (Some(_), Some(EventStatus::Dead)) => self.sql.admin_search_dead.clone(),
             (Some(_), _) => self.sql.admin_search_status.clone(),
         };
-        let mut bound = sqlx::query(statement)
+        let mut bound = self
+            .query(statement)
             .bind(span.from)
             .bind(span.to)
             .bind(query.id.map(|id| id.0))
@@ -123,16 +125,18 @@ impl PgStore {
     pub(super) async fn detail_of(&self, id: EventId) -> Result<EventDetail> {
         let doing = "show an event";
         let mut conn = self.lend(doing).await?;
-        let row = sqlx::query(self.sql.event_by_id.clone())
+        let row = self
+            .query(self.sql.event_by_id.clone())
             .bind(id.0)
-            .fetch_optional(&mut *conn)
+            .fetch_optional(&mut conn)
             .await
             .map_err(Error::database(doing))?
             .ok_or_else(|| Error::NoSuchEvent(id.to_string()))?;
         let event = event_of(&row)?;
-        let rows = sqlx::query(self.sql.admin_states_of.clone())
+        let rows = self
+            .query(self.sql.admin_states_of.clone())
             .bind(event.seq)
-            .fetch_all(&mut *conn)
+            .fetch_all(&mut conn)
             .await
             .map_err(Error::database(doing))?;
         Ok(EventDetail { event, states: rows.iter().map(state_of).collect::<Result<_>>()? })

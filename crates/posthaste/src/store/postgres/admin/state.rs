@@ -44,9 +44,10 @@ struct Wanted<'a> {
 impl PgStore {
     pub(super) async fn state_of(&self, name: &str, limit: u32) -> Result<SubscriptionState> {
         let mut conn = self.lend(DOING).await?;
-        let row = sqlx::query(self.sql.admin_subscription.clone())
+        let row = self
+            .query(self.sql.admin_subscription.clone())
             .bind(name)
-            .fetch_optional(&mut *conn)
+            .fetch_optional(&mut conn)
             .await
             .map_err(Error::database(DOING))?
             .ok_or_else(|| Error::NoSuchSubscription(name.to_owned()))?;
@@ -111,7 +112,7 @@ impl PgStore {
         hi: Option<&Mark>,
     ) -> Result<Tally> {
         let limit = i64::from(wanted.limit);
-        let main = sqlx::query(self.sql.admin_count_range.clone());
+        let main = self.query(self.sql.admin_count_range.clone());
         let main = bind_wanted(main, wanted.reader.id, wanted.filter, lane)
             .bind(range.after)
             .bind(range.upto)
@@ -124,7 +125,7 @@ impl PgStore {
             .map_err(Error::database(DOING))?;
         let mut tally = tally_of(&main, wanted.limit);
         if range.has_late() {
-            let late = sqlx::query(self.sql.admin_count_late.clone());
+            let late = self.query(self.sql.admin_count_late.clone());
             let late = bind_wanted(late, wanted.reader.id, wanted.filter, lane)
                 .bind(range.late_after)
                 .bind(range.late_upto)
@@ -139,7 +140,7 @@ impl PgStore {
     }
 
     async fn counts(&self, conn: &mut PgConnection, reader: &Reader, limit: u32) -> Result<PgRow> {
-        sqlx::query(self.sql.admin_counts.clone())
+        self.query(self.sql.admin_counts.clone())
             .bind(reader.id)
             .bind(i64::from(limit) + 1)
             .fetch_one(conn)
@@ -153,7 +154,8 @@ impl PgStore {
         conn: &mut PgConnection,
         reader: &Reader,
     ) -> Result<Vec<(String, bool)>> {
-        let rows = sqlx::query(self.sql.admin_workers.clone())
+        let rows = self
+            .query(self.sql.admin_workers.clone())
             .bind(reader.id)
             .fetch_all(conn)
             .await
@@ -162,7 +164,8 @@ impl PgStore {
     }
 
     async fn lane_states(&self, conn: &mut PgConnection, reader: &Reader) -> Result<Vec<LaneState>> {
-        let rows = sqlx::query(self.sql.admin_lanes.clone())
+        let rows = self
+            .query(self.sql.admin_lanes.clone())
             .bind(reader.id)
             .fetch_all(conn)
             .await

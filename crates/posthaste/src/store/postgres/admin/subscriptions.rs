@@ -13,10 +13,11 @@ impl PgStore {
         let reader = self.load_reader(name).await?;
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
-        let changed = sqlx::query(self.sql.admin_set_paused.clone())
+        let changed = self
+            .query(self.sql.admin_set_paused.clone())
             .bind(reader.id)
             .bind(paused)
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await
             .map_err(Error::database(doing))?;
         if changed.rows_affected() == 0 {
@@ -32,17 +33,18 @@ impl PgStore {
         let doing = "change settings";
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
-        let row = sqlx::query(self.sql.admin_stored_settings.clone())
+        let row = self
+            .query(self.sql.admin_stored_settings.clone())
             .bind(name)
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut tx)
             .await
             .map_err(Error::database(doing))?
             .ok_or_else(|| Error::NoSuchSubscription(name.to_owned()))?;
         let overrides = overridden(row.get("declared"), row.get("overrides"), change)?;
-        sqlx::query(self.sql.admin_set_overrides.clone())
+        self.query(self.sql.admin_set_overrides.clone())
             .bind(row.get::<i64, _>("id"))
             .bind(&overrides)
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await
             .map_err(Error::database(doing))?;
         self.record(&mut tx, who, change.verb(), Some(name), json!({ "overrides": overrides })).await?;
@@ -67,9 +69,9 @@ impl PgStore {
             let problem = format!("`{name}` is being worked on by {}; stop it first", holders.join(", "));
             return Err(Error::invalid_setting("subscription", problem));
         }
-        sqlx::query(self.sql.admin_delete_subscription.clone())
+        self.query(self.sql.admin_delete_subscription.clone())
             .bind(reader.id)
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await
             .map_err(Error::database(doing))?;
         self.record(&mut tx, who, "delete subscription", Some(name), json!({})).await?;

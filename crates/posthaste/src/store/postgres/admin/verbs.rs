@@ -50,7 +50,8 @@ impl PgStore {
         limit: u64,
     ) -> Result<Matched> {
         let ids: Vec<uuid::Uuid> = query.events.iter().map(|id| id.0).collect();
-        let rows = sqlx::query(self.sql.admin_match_deliveries.clone())
+        let rows = self
+            .query(self.sql.admin_match_deliveries.clone())
             .bind(reader.id)
             .bind(after)
             .bind(query.status.map(DeliveryStatus::as_str))
@@ -79,8 +80,8 @@ impl PgStore {
         who: &str,
     ) -> Result<u64> {
         let query = match verb {
-            Verb::Retry { .. } | Verb::Redeliver => sqlx::query(self.sql.admin_revive_deliveries.clone()),
-            Verb::Skip | Verb::Discard => sqlx::query(self.sql.admin_remove_deliveries.clone()),
+            Verb::Retry { .. } | Verb::Redeliver => self.query(self.sql.admin_revive_deliveries.clone()),
+            Verb::Skip | Verb::Discard => self.query(self.sql.admin_remove_deliveries.clone()),
         };
         let query = query.bind(reader.id).bind(seqs).bind(who).bind(verb.as_str());
         let query = match verb {
@@ -98,11 +99,12 @@ impl PgStore {
         let mut conn = self.lend(doing).await?;
         let mut tx = conn.begin(doing).await?;
         self.lock_subscription(&mut tx, &reader).await?;
-        let freed = sqlx::query(self.sql.admin_free_dead_of_key.clone())
+        let freed = self
+            .query(self.sql.admin_free_dead_of_key.clone())
             .bind(reader.id)
             .bind(key)
             .bind(who)
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await
             .map_err(Error::database(doing))?;
         self.repark(&mut tx, &reader, vec![key.to_owned()]).await?;

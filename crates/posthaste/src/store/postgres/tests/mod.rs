@@ -71,9 +71,9 @@ async fn claims_and_lane_of_agree_about_lanes() {
     let mut seen = 0;
     for number in 0..7 {
         let lane = Lane { generation: 1, number, of: 7 };
-        let query = sqlx::query(AssertSqlSafe(sql.clone()));
+        let query = store.query(AssertSqlSafe(sql.clone()));
         let rows =
-            super::read::bind_wanted(query, 0, &Filter::default(), lane).fetch_all(&mut *conn).await.unwrap();
+            super::read::bind_wanted(query, 0, &Filter::default(), lane).fetch_all(&mut conn).await.unwrap();
         assert!(rows.iter().all(|row| row.get::<i32, _>(0) == number), "lane {number}");
         seen += rows.len();
     }
