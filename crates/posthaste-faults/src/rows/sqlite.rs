@@ -234,20 +234,21 @@ async fn committed(pool: &SqlitePool) -> Result<Vec<Committed>> {
 /// The other side: writes until standard input ends, and prints whatever it was told by the database.
 pub(crate) async fn main(arguments: &[String]) -> Result<()> {
     let [path] = arguments else { return Err("write-sqlite needs a file".into()) };
-    let pool = open(Path::new(path));
     for _ in 0..CONNECTIONS {
-        tokio::spawn(write_for_ever(pool.clone()));
+        tokio::spawn(write_for_ever(PathBuf::from(path)));
     }
     println!("ready");
     tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
     Ok(())
 }
 
-async fn write_for_ever(pool: SqlitePool) {
-    let posthaste = Posthaste::sqlite(pool.clone());
+async fn write_for_ever(path: PathBuf) {
+    let mut pool = open(&path);
     loop {
-        if let Err(error) = one_transaction(&posthaste, &pool).await {
+        if let Err(error) = one_transaction(&Posthaste::sqlite(pool.clone()), &pool).await {
             println!("{error}");
+            // The driver may take a connection to be in a transaction that SQLite has ended.
+            pool = open(&path);
         }
         tokio::time::sleep(Duration::from_millis(fastrand::u64(..40))).await;
     }

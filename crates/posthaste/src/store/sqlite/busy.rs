@@ -3,7 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use sqlx::{Sqlite, SqliteConnection, Transaction};
+use sqlx::pool::{MaybePoolConnection, PoolConnection};
+use sqlx::{Connection, SqlSafeStr, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::MutexGuard;
 
 use crate::error::{Error, Result};
@@ -93,7 +94,24 @@ impl SqliteStore {
     /// write later fails at once if anybody wrote in between, and no timeout helps.
     pub(super) async fn begin(&self, doing: &'static str) -> Result<Write<'_>> {
         let turn = self.turns.lock().await;
-        let tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(Error::database(doing))?;
-        Ok(Write { tx, _turn: turn })
+        let conn = self.whole_connection().await.map_err(Error::database(doing))?;
+        let begun = Transaction::begin(
+            MaybePoolConnection::PoolConnection(conn),
+            Some("BEGIN IMMEDIATE".into_sql_str()),
+        );
+        Ok(Write { tx: begun.await.map_err(Error::database(doing))?, _turn: turn })
+    }
+
+    /// A full disk makes SQLite end the transaction by itself. The driver does not notice: it rolls back what is no longer there,
+    /// is refused, and takes the connection to be in a transaction for ever. Such a one is closed.
+    async fn whole_connection(&self) -> sqlx::Result<PoolConnection<Sqlite>> {
+        loop {
+            let conn = self.pool.acquire().await?;
+            if !conn.is_in_transaction() {
+                return Ok(conn);
+            }
+            tracing::debug!("a transaction was ended by SQLite; connecting anew");
+            drop(conn.detach());
+        }
     }
 }

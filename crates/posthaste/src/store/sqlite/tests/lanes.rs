@@ -157,3 +157,22 @@ async fn a_replay_reaches_a_lane_that_waits_at_its_end_for_the_others() {
     let read: HashSet<i64> = drain(&bench, &reader).await.into_iter().map(|(_, _, seq)| seq).collect();
     assert_eq!(read.len(), 20, "also what the finished lane had read");
 }
+
+#[tokio::test]
+async fn a_full_disk_that_ends_a_transaction_costs_a_connection_and_nothing_else() {
+    let bench = Bench::new().await;
+    let alone = SqlitePoolOptions::new().max_connections(1);
+    let pool = alone.connect_with(sqlite_options(bench.dir.path().join("log.db"))).await.unwrap();
+    let store = SqliteStore::new(pool.clone());
+    sqlx::raw_sql("create table filler (x blob); pragma max_page_count = 1").execute(&pool).await.unwrap();
+    let mut write = store.begin("fill").await.unwrap();
+    let full = sqlx::raw_sql("insert into filler values (zeroblob(10000000))").execute(&mut *write).await;
+    assert!(full.unwrap_err().to_string().contains("full"));
+    drop(write);
+    // The control: the driver takes what is left of it to be in a transaction.
+    let left = pool.acquire().await.unwrap();
+    assert!(sqlx::Connection::is_in_transaction(&*left), "SQLite has ended it, and the driver does not know");
+    drop(left);
+    let again = store.begin("write again").await.unwrap();
+    again.commit("write again").await.unwrap();
+}
