@@ -86,8 +86,8 @@ async fn certificates(stage: &Stage) -> Result<Finding> {
         fs::copy(&bad.ca_file, &trusted)?;
         server.change_certificate(&bad).await?;
         end_sessions(&trial.pool).await?;
-        // What was in the air has landed.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        // What was in hand has landed, or was given up with its lease.
+        tokio::time::sleep(trial.plan.lease + Duration::from_secs(1)).await;
         let before = trial.collector.len();
         tokio::time::sleep(Duration::from_secs(stage.size(2, 10))).await;
         through += trial.collector.len() - before;
