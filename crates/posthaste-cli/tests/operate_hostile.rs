@@ -5,6 +5,7 @@ mod operate_common;
 
 use operate_common::{Bench, answered};
 use posthaste::NewEvent;
+use posthaste_testkit::hostile_name;
 
 /// Exit codes that scripts are promised.
 const CODES: [i32; 9] = [0, 1, 2, 3, 4, 64, 69, 77, 78];
@@ -16,34 +17,9 @@ fn names() -> usize {
     }
 }
 
-const PARTS: [&str; 20] = [
-    "'",
-    "\"",
-    "\\",
-    "`",
-    ";",
-    "--",
-    "/*",
-    "$1",
-    "$$",
-    "%s",
-    "{schema}",
-    "'; drop table canary; --",
-    "\"; drop table canary; --",
-    "') or 1=1 --",
-    "orders",
-    "\u{202e}",
-    "ä🦀",
-    "\n",
-    "..",
-    "\u{7f}",
-];
-
-/// Parts in a row; now and then very long. A NUL cannot stand in an argument.
+/// A NUL cannot stand in an argument.
 fn hostile(random: &mut fastrand::Rng) -> String {
-    let parts = (0..random.usize(1..5)).map(|_| PARTS[random.usize(..PARTS.len())]);
-    let name: String = parts.collect();
-    if random.u8(..20) == 0 { name.repeat(random.usize(1..2_000)) } else { name }
+    hostile_name(random).replace('\0', "")
 }
 
 /// Every place for a name, by turns. `=` keeps a name that begins with a dash from being taken for a flag.

@@ -6,6 +6,7 @@ use posthaste_testkit::Accepted;
 use crate::finding::Result;
 
 /// A broker with one empty destination. It is read when the trial has ended.
+#[cfg_attr(not(feature = "brokers"), allow(dead_code, reason = "nobody reads them"))]
 #[async_trait]
 pub(crate) trait Broker: Send + Sync {
     /// Its name and version.

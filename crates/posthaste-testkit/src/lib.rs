@@ -40,6 +40,8 @@ mod ledger;
 #[cfg(feature = "suites")]
 mod workload;
 #[cfg(feature = "suites")]
+mod hostile;
+#[cfg(feature = "suites")]
 pub mod suite;
 #[cfg(feature = "suites")]
 pub mod sink_suite;
@@ -59,6 +61,7 @@ pub use sqlite::{SqliteDatabase, sqlite_file};
 pub use {
     database::{Server, TestDatabase, servers},
     gate::Gate,
+    hostile::hostile_name,
     ledger::{Accepted, Committed, Ledger, Verdict},
     pgbouncer::{PgBouncer, PoolMode},
     private_postgres::{PostgresSetup, PrivatePostgres},

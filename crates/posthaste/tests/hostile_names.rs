@@ -11,7 +11,7 @@ use posthaste::inbox::{PostgresInbox, SqliteInbox};
 use posthaste::{
     ErrorKind, EventId, NewEvent, Result, SchemaName, Subscription, SubscriptionName, WorkerName,
 };
-use posthaste_testkit::{SqliteDatabase, TestDatabase, servers};
+use posthaste_testkit::{SqliteDatabase, TestDatabase, hostile_name, servers};
 use sqlx::Row;
 
 fn names() -> usize {
@@ -21,42 +21,11 @@ fn names() -> usize {
     }
 }
 
-const PARTS: [&str; 22] = [
-    "'",
-    "\"",
-    "\\",
-    "`",
-    ";",
-    "--",
-    "/*",
-    "$1",
-    "$$",
-    "%s",
-    "{schema}",
-    "'; drop table canary; --",
-    "\"; drop table canary; --",
-    "') or 1=1 --",
-    "orders",
-    "pg_catalog",
-    "\u{202e}",
-    "ä🦀",
-    "\n",
-    "\0",
-    "a.b",
-    "_",
-];
-
-/// Parts in a row; now and then very long.
-fn hostile(random: &mut fastrand::Rng) -> String {
-    let name: String = (0..random.usize(..5)).map(|_| PARTS[random.usize(..PARTS.len())]).collect();
-    if random.u8(..20) == 0 { name.repeat(random.usize(1..2_000)) } else { name }
-}
-
 #[test]
 fn a_name_that_is_let_in_needs_no_quotes() {
     let mut random = fastrand::Rng::new();
     for _ in 0..20 * names() {
-        let name = hostile(&mut random);
+        let name = hostile_name(&mut random);
         let plain = |more: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
         assert!(SchemaName::parse(&name).is_err() || plain("_"), "{name:?}");
         assert!(SubscriptionName::parse(&name).is_err() || plain("._-"), "{name:?}");
@@ -81,7 +50,7 @@ async fn no_name_injects_in_the_library<D: Database + Inbox>() {
     let mut kept = db.posthaste().claims(&quick("orders")).await.unwrap();
     let mut random = fastrand::Rng::new();
     for turn in 0..names() {
-        let name = hostile(&mut random);
+        let name = hostile_name(&mut random);
         let some = || Some(name.clone());
         let by_name = DeliveryQuery::all(&name);
         let of_orders = DeliveryQuery::dead("orders").only(|query| {
@@ -167,7 +136,7 @@ async fn no_name_injects_in_the_sql_function() {
         db.run("create table canary (n integer)").await;
         let (mut random, mut stored, mut refused) = (fastrand::Rng::new(), 0, 0);
         for turn in 0..names() {
-            let (name, argument) = (hostile(&mut random), ARGUMENTS[turn % ARGUMENTS.len()]);
+            let (name, argument) = (hostile_name(&mut random), ARGUMENTS[turn % ARGUMENTS.len()]);
             let topic = if argument == "topic" { "" } else { ", topic => 'orders'" };
             let insert =
                 format!("select id from posthaste.enqueue(payload => '{{}}', {argument} => $1{topic})");
@@ -200,7 +169,7 @@ async fn no_name_injects_in_the_sql_function() {
 async fn the_canary_dies_of_a_name_that_becomes_sql() {
     let db = TestDatabase::new().await;
     db.run("create table canary (n integer)").await;
-    let pasted = format!("select 1 where 'x' = '{}", PARTS[11]);
+    let pasted = "select 1 where 'x' = ''; drop table canary; --";
     sqlx::raw_sql(sqlx::AssertSqlSafe(pasted)).execute(&db.pool).await.unwrap();
     let alive = db.scalar("select count(to_regclass('canary'))").await;
     println!("control, a name pasted into a statement: {alive} canaries left");

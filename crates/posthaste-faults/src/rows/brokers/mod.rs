@@ -1,5 +1,6 @@
 //! The row about brokers that are killed again and again. What they have is read with their own clients, behind the feature
 //! `brokers`: those take a while to build.
+#![cfg_attr(not(feature = "brokers"), allow(dead_code, reason = "nobody reads them"))]
 
 #[cfg(feature = "brokers")]
 mod nats;
