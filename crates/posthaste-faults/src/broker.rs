@@ -12,8 +12,11 @@ pub(crate) trait Broker: Send + Sync {
     /// Its name and version.
     fn name(&self) -> String;
 
-    /// The section of the sink that delivers to it.
-    fn sink(&self) -> String;
+    /// Where it listens.
+    fn port(&self) -> u16;
+
+    /// The section of a sink that delivers to it through this port.
+    fn sink(&self, port: u16) -> String;
 
     /// SIGKILL.
     fn kill(&self);

@@ -77,6 +77,11 @@ impl Collector {
         self.lock().clone()
     }
 
+    /// The events of all deliveries after the first so many.
+    pub(crate) fn accepted_after(&self, count: usize) -> Vec<EventId> {
+        self.lock().iter().skip(count).map(|delivery| delivery.accepted.id).collect()
+    }
+
     /// How many were accepted.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()

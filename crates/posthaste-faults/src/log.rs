@@ -1,7 +1,5 @@
 //! What the log says of a trial's events: which are delivered, which are dead and why, and which attempts counted.
 
-use std::collections::HashSet;
-
 use posthaste::EventId;
 use sqlx::{Executor, PgPool, Row};
 
@@ -24,7 +22,7 @@ pub(crate) struct Attempt {
 }
 
 /// Committed events that count as delivered.
-pub(crate) async fn delivered(pool: &PgPool) -> Result<HashSet<EventId>> {
+pub(crate) async fn delivered(pool: &PgPool) -> Result<Vec<EventId>> {
     let ids = sqlx::query_scalar(
         "select id from written except \
          select id from posthaste.event_status where subscription = $1 and status <> 'delivered'",

@@ -127,18 +127,21 @@ impl Trial {
 
     /// Until these have arrived or are dead. `false`: nothing comes any more.
     async fn until_arrived(&self, wanted: &HashSet<EventId>) -> Result<bool> {
-        let (began, mut seen, mut since) = (Instant::now(), 0, Instant::now());
+        let (began, mut missing) = (Instant::now(), wanted.clone());
+        let (mut seen, mut since) = (0, Instant::now());
         // Other lanes may go on for ever beside one that stands still.
         while since.elapsed() < PATIENCE && began.elapsed() < LONGEST {
-            let arrived = self.arrived().await?;
-            let missing: HashSet<&EventId> = wanted.difference(&arrived).collect();
+            let before = seen;
+            for id in self.arrived_after(&mut seen).await? {
+                missing.remove(&id);
+            }
             // The database may be away, so it is asked only if nothing comes, and need not answer.
             let quiet = since.elapsed() > QUIET;
-            if missing.is_empty() || quiet && self.are_dead(missing).await.unwrap_or(false) {
+            if missing.is_empty() || quiet && self.are_dead(&missing).await.unwrap_or(false) {
                 return Ok(true);
             }
-            if arrived.len() > seen {
-                (seen, since) = (arrived.len(), Instant::now());
+            if seen > before {
+                since = Instant::now();
             }
             // A broker is not asked, but the log, which has more to do.
             let pause = if self.broker.is_some() { 100 } else { 10 };
@@ -147,17 +150,19 @@ impl Trial {
         Ok(false)
     }
 
-    /// Events that the receiver has, or as long as a broker cannot be read, those that the log says it has.
-    async fn arrived(&self) -> Result<HashSet<EventId>> {
-        match &self.broker {
-            Some(_) => log::delivered(&self.pool).await,
-            None => Ok(self.collector.deliveries().iter().map(|delivery| delivery.accepted.id).collect()),
-        }
+    /// What the receiver took after the first `seen`. A broker cannot be read yet: all that the log says it has.
+    async fn arrived_after(&self, seen: &mut usize) -> Result<Vec<EventId>> {
+        let (arrived, known) = match &self.broker {
+            Some(_) => (log::delivered(&self.pool).await?, 0),
+            None => (self.collector.accepted_after(*seen), *seen),
+        };
+        *seen = known + arrived.len();
+        Ok(arrived)
     }
 
-    async fn are_dead(&self, events: HashSet<&EventId>) -> Result<bool> {
+    async fn are_dead(&self, events: &HashSet<EventId>) -> Result<bool> {
         let dead: HashSet<EventId> = log::dead(&self.pool).await?.into_iter().map(|dead| dead.id).collect();
-        Ok(events.into_iter().all(|id| dead.contains(id)))
+        Ok(events.is_subset(&dead))
     }
 
     /// One event of each of several keys, in a transaction that is repeated until it commits.

@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use posthaste::inbox::{Once, PostgresInbox};
+use sqlx::{Executor, PgConnection};
+
+use super::brokers;
 use crate::collector::Answer;
 use crate::finding::{Finding, Result};
 use crate::log;
@@ -38,14 +42,37 @@ pub(crate) async fn dropped(stage: &Stage) -> Result<Vec<Finding>> {
     let dropped = dropped.load(Ordering::Relaxed);
     let finding = trial.finding("acknowledgements are lost", dropped).await?;
     let attempts = log::attempts(&trial.pool).await?.len();
-    Ok(vec![
+    let again = effects_again(&trial).await?;
+    let mut findings = vec![
         finding
             .fact("answers lost", dropped, dropped > 0)
+            .fact("effects that a consumer with an inbox had twice", again, again == 0)
             .told("bound of duplicates", "one for each lost answer")
             .told("attempts that counted", attempts)
             .how(format!("the connection breaks after every {EVERY}th acceptance for {seconds} s, 2 relays"))
             .recovery(recovery),
-    ])
+    ];
+    findings.extend(brokers::unheard(stage).await?);
+    Ok(findings)
+}
+
+/// Hands every delivery, copies included, to a consumer with an inbox, and counts the effects beyond one of each event.
+async fn effects_again(trial: &Trial) -> Result<i64> {
+    trial.pool.execute("create table effects (id text)").await?;
+    let inbox = PostgresInbox::new(trial.pool.clone(), "consumer")?;
+    inbox.migrate().await?;
+    for delivery in trial.collector.deliveries() {
+        let id = delivery.accepted.id.to_string();
+        let effect = async |tx: &mut PgConnection| {
+            sqlx::query("insert into effects values ($1)").bind(&id).execute(tx).await.map(drop)
+        };
+        match inbox.once(&id, effect).await? {
+            Once::Done(()) | Once::Duplicate => {}
+            Once::Busy { .. } => return Err("nobody else marks events".into()),
+        }
+    }
+    let again = "select count(*) - count(distinct id) from effects";
+    Ok(sqlx::query_scalar(again).fetch_one(&trial.pool).await?)
 }
 
 /// A page of which the receiver takes a part.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use posthaste_testkit::Gate;
 
@@ -12,12 +12,18 @@ use crate::log;
 use crate::relay::Plan;
 use crate::stage::Stage;
 use crate::trial::Trial;
+use crate::writer;
 
 /// How long the first event after the outage waits for its answer: whatever else is sent meanwhile was not a probe.
 const HOLD: Duration = Duration::from_millis(300);
 
-/// Half of the time nobody listens; then somebody answers 503 for the receiver, so that the questions can be counted.
+/// A receiver that is away, and one that has a limit when it comes back.
 pub(crate) async fn away(stage: &Stage) -> Result<Vec<Finding>> {
+    Ok(vec![for_long(stage).await?, back_to_a_backlog(stage).await?])
+}
+
+/// Half of the time nobody listens; then somebody answers 503 for the receiver, so that the questions can be counted.
+async fn for_long(stage: &Stage) -> Result<Finding> {
     let half = Duration::from_secs(stage.size(5, 60));
     let mut trial = Trial::prepare(stage, Plan::default()).await?;
     log::note_attempts(&trial.pool).await?;
@@ -39,15 +45,64 @@ pub(crate) async fn away(stage: &Stage) -> Result<Vec<Finding>> {
     let finding = trial.finding("the receiver is away for long", trial.plan.duplicates_of(1)).await?;
     let finding = with_attempts(finding, &trial).await?;
     let asked = asked.lock();
-    Ok(vec![
-        finding
-            .fact("probes that were not alone", asked.not_alone, asked.not_alone == 0)
-            .told("probes in the second half, by 2 relays", asked.refused)
-            .told("events that waited when it came back", backlog)
-            .told("answers that were under way when it went", arrived_while_away)
-            .how(format!("connections refused for {half:?}, then 503 for {half:?}; 2 relays, writers go on"))
-            .recovery(recovery),
-    ])
+    Ok(finding
+        .fact("probes that were not alone", asked.not_alone, asked.not_alone == 0)
+        .told("probes in the second half, by 2 relays", asked.refused)
+        .told("events that waited when it came back", backlog)
+        .told("answers that were under way when it went", arrived_while_away)
+        .how(format!("connections refused for {half:?}, then 503 for {half:?}; 2 relays, writers go on"))
+        .recovery(recovery))
+}
+
+/// Everything is written while it is away. The rate is each relay's own.
+async fn back_to_a_backlog(stage: &Stage) -> Result<Finding> {
+    let (backlog, rate) = stage.size((2_000, 250), (100_000, 500));
+    let mut trial = Trial::prepare(stage, Plan { more: format!("rate = {rate}"), ..Plan::default() }).await?;
+    log::note_attempts(&trial.pool).await?;
+    let gate = Gate::before(trial.collector_port).await;
+    trial.collector_port = gate.port();
+    trial.start_relays(2)?;
+    trial.until_delivering().await?;
+    gate.shut().await;
+    write_backlog(&trial, backlog).await?;
+    let before = trial.collector.len();
+    gate.open().await;
+    let recovery = trial.until_delivering().await?;
+    let finding = trial.finding("the receiver comes back to a backlog", trial.plan.duplicates_of(1)).await?;
+    let finding = with_attempts(finding, &trial).await?;
+    let mut times: Vec<_> = trial.collector.deliveries().iter().skip(before).map(|one| one.at).collect();
+    times.sort();
+    let (peak, most) = (most_in_a_second(&times), 2 * rate * 3 / 2);
+    // A receiver that stands still for a moment finds a queue: a time, and so not judged in a hurry.
+    let limit = format!("{peak} of {most}");
+    Ok(finding
+        .fact("most events in a second, of one and a half times the rate", limit, stage.quick || peak <= most)
+        .how(format!("{backlog} events written meanwhile, 2 relays, each with a rate of {rate} a second"))
+        .recovery(recovery))
+}
+
+async fn write_backlog(trial: &Trial, events: i64) -> Result<()> {
+    const KEYS: i64 = 40;
+    const AT_ONCE: i64 = 25;
+    for written in (0..events).step_by(usize::try_from(KEYS * AT_ONCE)?) {
+        let mut tx = trial.pool.begin().await?;
+        for key in 0..KEYS.min((events - written) / AT_ONCE) {
+            writer::write(&trial.posthaste(), &mut tx, &format!("key-{key}"), AT_ONCE).await?;
+        }
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+fn most_in_a_second(sorted: &[SystemTime]) -> usize {
+    let mut from = 0;
+    let within = |(to, time): (usize, &SystemTime)| {
+        while *time > sorted[from] + Duration::from_secs(1) {
+            from += 1;
+        }
+        to + 1 - from
+    };
+    sorted.iter().enumerate().map(within).max().unwrap_or(0)
 }
 
 /// Adds what was spent: an outage costs no attempt.
@@ -102,5 +157,17 @@ impl Asked {
             questions.not_alone += usize::from(unanswered);
             Answer::Accept
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fullest_second_is_found() {
+        let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+        assert_eq!(most_in_a_second(&[]), 0);
+        assert_eq!(most_in_a_second(&[0, 900, 1_901, 2_000, 2_100, 2_901, 5_000].map(at)), 4);
     }
 }

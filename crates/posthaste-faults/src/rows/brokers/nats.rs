@@ -40,8 +40,13 @@ impl Broker for Nats {
         self.server.version()
     }
 
-    fn sink(&self) -> String {
-        format!("type = \"nats\"\nurl = {:?}\nsubject = {TOPIC:?}\nstream = {STREAM:?}", self.server.url())
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    fn sink(&self, port: u16) -> String {
+        let url = format!("nats://127.0.0.1:{port}");
+        format!("type = \"nats\"\nurl = {url:?}\nsubject = {TOPIC:?}\nstream = {STREAM:?}")
     }
 
     fn kill(&self) {

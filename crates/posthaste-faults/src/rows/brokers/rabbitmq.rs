@@ -29,12 +29,13 @@ impl Rabbitmq {
         Ok(rabbitmq)
     }
 
-    fn url(&self) -> String {
-        format!("amqp://127.0.0.1:{}", self.server.port())
+    fn url(port: u16) -> String {
+        format!("amqp://127.0.0.1:{port}")
     }
 
     async fn connect(&self) -> Result<(Connection, Channel)> {
-        let connection = Connection::connect(&self.url(), ConnectionProperties::default()).await?;
+        let connection =
+            Connection::connect(&Self::url(self.server.port()), ConnectionProperties::default()).await?;
         let channel = connection.create_channel().await?;
         Ok((connection, channel))
     }
@@ -46,8 +47,12 @@ impl Broker for Rabbitmq {
         self.server.version()
     }
 
-    fn sink(&self) -> String {
-        format!("type = \"rabbitmq\"\nurl = {:?}\nrouting_key = {TOPIC:?}", self.url())
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    fn sink(&self, port: u16) -> String {
+        format!("type = \"rabbitmq\"\nurl = {:?}\nrouting_key = {TOPIC:?}", Self::url(port))
     }
 
     fn kill(&self) {

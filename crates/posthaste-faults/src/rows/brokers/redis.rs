@@ -37,8 +37,12 @@ impl Broker for Redis {
         self.server.version()
     }
 
-    fn sink(&self) -> String {
-        format!("type = \"redis\"\nurl = {:?}\nstream = {TOPIC:?}", self.server.url())
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    fn sink(&self, port: u16) -> String {
+        format!("type = \"redis\"\nurl = \"redis://127.0.0.1:{port}\"\nstream = {TOPIC:?}")
     }
 
     fn kill(&self) {
