@@ -64,13 +64,15 @@ pub(crate) struct Batch {
     /// How often it was claimed, this time included.
     pub(crate) claims: u32,
     pub(crate) events: Vec<ClaimedEvent>,
-    /// `strict` only: attempts already made at the first event, and when the next may be.
+    /// `strict` only: how far it came, and what was tried with the first event of the rest.
     pub(crate) held: Option<Held>,
 }
 
 /// `strict` order: the event at the head of the batch failed before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
+    /// Everything up to here is done; the next owner goes on from it.
+    pub(crate) done_to: i64,
     pub(crate) attempts: u32,
     /// Steps that those attempts have finished.
     pub(crate) steps: u32,

@@ -128,7 +128,7 @@ impl StrictRunner {
             // Nothing was begun. What holds the batch stays written, with its time and its error.
             return Ok(Handled::Stopped);
         }
-        let mut done_to = 0;
+        let mut done_to = held.done_to;
         for claimed in &batch.events {
             if !claimed.elsewhere && claimed.wait.is_none() {
                 let step = Step { key, careful, done_to, claimed };
@@ -258,7 +258,7 @@ impl StrictRunner {
         troubles: &[Trouble],
     ) -> Result<bool> {
         let context = &self.context;
-        let Held { attempts, steps, wait: delay } = held;
+        let Held { attempts, steps, wait: delay, .. } = held;
         let hold = Hold { done_to: step.done_to, attempts, steps, delay, error };
         let (reader, holder) = (context.reader(), context.holder());
         reached(Point::Holding);

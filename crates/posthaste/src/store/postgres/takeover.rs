@@ -137,7 +137,8 @@ impl PgStore {
         let attempts = u32::try_from(row.get::<i32, _>("retry_count")).unwrap_or(0);
         let claims = u32::try_from(row.get::<i32, _>("claims")).unwrap_or(u32::MAX);
         let wait = duration_of(row.get("wait")).unwrap_or_default();
-        let held = (reader.order == Order::Strict).then_some(Held { attempts, steps: steps_of(row), wait });
+        let held = Held { done_to, attempts, steps: steps_of(row), wait };
+        let held = (reader.order == Order::Strict).then_some(held);
         let (number, inserted_at, records) = (row.get("number"), row.get("inserted_at"), row.get("records"));
         Ok(Batch { lane, number, token, inserted_at, records, claims, events: page.events, held })
     }

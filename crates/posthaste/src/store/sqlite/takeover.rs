@@ -122,7 +122,8 @@ pub(super) async fn reread_batch(
     leave_out(&mut events, &handled_beyond(row)?);
     let wait = duration_of(row.get("wait")).unwrap_or_default();
     let (attempts, steps) = (count_of(row, "retry_count"), count_of(row, "steps"));
-    let held = (reader.order == Order::Strict).then_some(Held { attempts, steps, wait });
+    let held = Held { done_to: row.get("done_to"), attempts, steps, wait };
+    let held = (reader.order == Order::Strict).then_some(held);
     let (number, claims) = (row.get("number"), count_of(row, "claims"));
     Ok(Batch { lane, number, token, inserted_at: None, records: 0, claims, events, held })
 }

@@ -13,8 +13,8 @@ use super::PgStore;
 use crate::event::NewEvent;
 use crate::id::{SchemaName, WorkerName};
 use crate::lease::{Holder, Lane, Settlement, Trouble};
-use crate::store::{BatchRef, Cursor, Fresh, Handled, Store};
-use crate::subscription::{Filter, Subscription};
+use crate::store::{BatchRef, Cursor, Fresh, Handled, Hold, Store};
+use crate::subscription::{Filter, Order, Subscription};
 
 fn urls() -> Vec<String> {
     let names = ["POSTHASTE_TEST_POSTGRES", "POSTHASTE_TEST_POSTGRES_CURRENT"];
@@ -225,6 +225,33 @@ async fn nothing_goes_on_from_a_record_that_was_undone() {
     assert!(!store.settle_batch(&reader, second, &[], &holder).await.unwrap());
     assert!(!store.settle_delivered(&reader, second, &holder, true).await.unwrap());
     assert_eq!(left().await, (0, seqs));
+}
+
+/// What was given up as late may still happen. Its attempts were made at an event that is done: counted for the next one, they
+/// would make that one dead before its time.
+#[tokio::test]
+async fn a_late_hold_does_not_count_for_the_next_event() {
+    let store = store(&urls()[0]).await;
+    let reader = store.declare(&Subscription::new("s").unwrap().order(Order::Strict)).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let lane = store.claim_lane(&reader, &holder).await.unwrap().unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    let events: Vec<NewEvent> = (0..3_u8).map(|n| NewEvent::bytes("t", vec![n])).collect();
+    store.enqueue(&mut conn, &events).await.unwrap();
+    let claimed =
+        store.claim_fresh(&reader, lane.lane, Some(lane.token), &holder, &mut Cursor::Unknown).await;
+    let Fresh::Batch(batch) = claimed.unwrap() else { panic!("a batch") };
+    let hold = async |done_to, attempts| {
+        let hold = Hold { done_to, attempts, steps: 0, delay: Duration::ZERO, error: None };
+        store.hold_batch(&reader, BatchRef::to(&batch), &hold, &[], &holder).await.unwrap()
+    };
+    let first = batch.events[0].event.seq;
+    assert!(hold(0, 4).await && hold(first, 0).await);
+    assert!(hold(first, 0).await, "written again because the answer was lost");
+    assert!(!hold(0, 4).await, "the late one");
+    let cursor = &mut Cursor::Unknown;
+    let found = store.held_batches(&reader, lane.lane, lane.token, cursor).await.unwrap().remove(0);
+    assert_eq!((found.events.len(), found.held.unwrap().attempts), (2, 0));
 }
 
 /// A producer that does not wait for the disk is seen before a crash can no longer undo it: the claim waits in its place.

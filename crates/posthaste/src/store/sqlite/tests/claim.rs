@@ -239,6 +239,10 @@ async fn a_strict_batch_remembers_what_holds_it() {
         bench.store.hold_batch(&reader, reference(&batch), &hold, &[], &holder("a", SHORT)).await.unwrap()
     );
     assert_eq!(bench.statuses("billing").await, ["delivered", "pending", "processing"]);
+    let older = Hold { done_to: 0, attempts: 5, ..hold.clone() };
+    let older =
+        bench.store.hold_batch(&reader, reference(&batch), &older, &[], &holder("a", SHORT)).await.unwrap();
+    assert!(!older, "what was tried with the first event is nothing to the second");
     for _ in 0..3 {
         outlast(SHORT).await;
         let taken = bench.store.claim_lane(&reader, &holder("b", SHORT)).await.unwrap().unwrap();
