@@ -120,6 +120,7 @@ macro_rules! store_suite {
             order: without_order_a_failing_event_holds_nobody,
             order: strict_order_holds_everything_behind_a_failing_event,
             order: strict_order_goes_on_after_a_dead_letter,
+            order: strict_order_goes_on_where_another_worker_stopped,
             order: a_stop_while_strict_order_backs_off_keeps_the_time_and_the_error,
             order: a_slow_key_stops_no_other_key_and_is_not_kept_in_memory,
             failures: a_failure_is_recorded_and_the_next_attempt_is_later_each_time,

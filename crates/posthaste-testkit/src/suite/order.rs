@@ -115,6 +115,31 @@ pub async fn a_stop_while_strict_order_backs_off_keeps_the_time_and_the_error(db
     }
 }
 
+/// The next owner of a batch that is done in part goes on from there, with the attempts that the first of the rest has behind
+/// it.
+pub async fn strict_order_goes_on_where_another_worker_stopped(db: &impl Backend) {
+    let ids = db.commit(["a", "b", "c", "d"].map(|body| event(body, body)).into()).await;
+    let script = Script::new(|event, attempt| match (event.text(), attempt) {
+        (Some("b"), 1) => Outcome::retry_after(Duration::from_secs(1), "not now"),
+        (Some("b"), _) => Outcome::retry("broken"),
+        _ => Outcome::Delivered,
+    });
+    let subscription = quick("s").order(Order::Strict).settings(|s| s.max_attempts = 3);
+    let start =
+        async || db.posthaste().handler(subscription.clone(), script.clone()).start().await.expect("start");
+    let (first, admin) = (start().await, db.posthaste().admin());
+    until("it is tried once", async || {
+        admin.event(ids[1].id).await.expect("the event").states[0].attempts == 1
+    })
+    .await;
+    first.stop().await;
+    assert_eq!(script.attempts.texts(), ["a", "b"]);
+    let second = start().await;
+    script.accepted.wait_for(3).await;
+    second.stop().await;
+    assert_eq!(script.attempts.texts(), ["a", "b", "b", "b", "c", "d"]);
+}
+
 /// The limit ends the wait: dead, with its reason, and on.
 pub async fn strict_order_goes_on_after_a_dead_letter(db: &impl Backend) {
     let script = Script::new(|event, _| match event.text() {
