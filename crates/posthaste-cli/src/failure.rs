@@ -145,6 +145,9 @@ impl From<posthaste::Error> for Failure {
             (E::Schema(_), _) => {
                 Self::configuration(format!("{error}; `posthaste migrate` creates the tables"))
             }
+            (E::Late { .. } | E::NoConnection { .. }, _) => {
+                Self::Coded(Code::Unavailable, format!("{error}; try again when the database answers"))
+            }
             (E::ClusterChanged { .. }, _) => Self::configuration(error.to_string()),
             (_, ErrorKind::Invalid) => Self::usage(error.to_string()),
             (_, ErrorKind::NotFound) => Self::not_found(error.to_string()),
@@ -179,6 +182,10 @@ fn in_the_middle(doing: &str, source: &sqlx::Error) -> String {
         (Code::Configuration, Some("25006")) => {
             format!("could not {doing}: {said}; name the primary in database.url")
         }
+        (Code::Configuration, Some("42P05" | "26000")) => format!(
+            "could not {doing}: a pooler in transaction mode stands before the database ({said}); set prepared_statements = \
+             false in [database], or connect directly"
+        ),
         _ => format!("could not {doing}: {said}"),
     }
 }
@@ -188,6 +195,24 @@ impl From<io::Error> for Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Sentence(format!("could not write the output: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_does_not_answer_is_away() {
+        let within = std::time::Duration::from_secs(10);
+        for error in [
+            posthaste::Error::Late { doing: "list events", within },
+            posthaste::Error::NoConnection { doing: "list events", within },
+        ] {
+            let failure = Failure::from(error);
+            assert_eq!(failure.code(), Some(Code::Unavailable));
+            assert!(failure.lines()[0].contains("10s") && failure.lines()[0].contains("try again"));
         }
     }
 }

@@ -302,3 +302,83 @@ async fn no_secret_is_told_by_a_relay_that_logs_everything_nor_by_any_command() 
         }
     }
 }
+
+/// Mistakes around a secret, each with `SECRET` in it.
+const MISTAKES: [&str; 16] = [
+    "[database]\nurl = \"postgres://u:SECRET@127.0.0.1:1/x\n",
+    "[database]\nurl = \"postgres://u:SECRET@127.0.0.1:1/x\" more\n",
+    "[database]\nurl = postgres://u:SECRET@127.0.0.1:1/x\n",
+    "[database]\nurl = [\"postgres://u:SECRET@127.0.0.1:1/x\"]\n",
+    "[database]\nurl = { plain = \"postgres://u:SECRET@127.0.0.1:1/x\" }\n",
+    "[database]\nurl = \"postgres://u:SECRET@127.0.0.1:number/x\"\n",
+    "[database]\nurl = \"mysql://u:SECRET@127.0.0.1/x\"\n",
+    "[database]\nurl = \"postgres://127.0.0.1:1/x\"\npassword = \"SECRET\"\n",
+    "[database]\nurl = \"postgres://127.0.0.1:1/x?password=SECRET&sslmode=maybe\"\n",
+    "[subscriptions.s.sink]\ntype = \"nats\"\nsubject = \"t\"\nurl = \"nats://u:SECRET@127.0.0.1:99999\"\n",
+    "[subscriptions.s.sink]\ntype = \"nats\"\nsubject = \"t\"\nurl = \"nats://127.0.0.1:1\"\nnkey = \"SECRET\"\n",
+    "[subscriptions.s.sink]\ntype = \"redis\"\nstream = \"t\"\nurl = \"redis://:SECRET@127.0.0.1:number\"\n",
+    "[subscriptions.s.sink]\ntype = \"redis\"\nstream = \"t\"\nurl = \"redis://127.0.0.1:1\"\npassword = 5SECRET\n",
+    "[subscriptions.s.sink]\ntype = \"rabbitmq\"\nrouting_key = \"t\"\nurl = \"amqp://u:SECRET@127.0.0.1:number\"\n",
+    "[subscriptions.s.sink]\ntype = \"webhook\"\nurl = \"https://u:SECRET@127.0.0.1:number/\"\nsecrets = [\"SECRET\"]\n",
+    "[subscriptions.s.sink]\ntype = \"kafka\"\nbrokers = [\"a:1\"]\ntopic = \"t\"\nusername = \"u\"\npassword = \"SECRET\"\n",
+];
+
+#[test]
+fn no_mistake_in_a_configuration_shows_the_secret_beside_it() {
+    let canaries = Canaries::new();
+    for mistake in MISTAKES {
+        let folder = Folder::new();
+        let database =
+            if mistake.starts_with("[database]") { "" } else { "[database]\nurl = \"sqlite:s.db\"\n" };
+        folder.write(
+            "posthaste.toml",
+            format!("{database}{}", mistake.replace("SECRET", canaries.of("KAFKA"))),
+        );
+        for arguments in [&["check"][..], &["check", "--json"], &["relay"], &["status"]] {
+            let ended =
+                Ended::of(folder.command(arguments).env("RUST_LOG", "trace").output().expect("it runs"));
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            assert!(ended.code != Some(0) && !said.trim().is_empty(), "{arguments:?} of\n{mistake}: {said}");
+            canaries.assert_silent(&format!("{arguments:?} of\n{mistake}"), &said);
+        }
+    }
+}
+
+/// Seeds and keys are read in the end, and are wrong: from the environment, and from files.
+#[test]
+fn no_seed_and_no_key_is_shown_that_cannot_be_used() {
+    let canaries = Canaries::new();
+    let (seed, key) = (canaries.of("NATS_TOKEN"), canaries.of("KAFKA"));
+    let json = format!(
+        "{{\"type\":\"service_account\",\"project_id\":\"p\",\"private_key_id\":\"k\",\"private_key\":{key:?},\
+         \"client_email\":\"a@b\",\"token_uri\":\"http://127.0.0.1:1/\"}}"
+    );
+    let nats = "type = \"nats\"\nsubject = \"t\"\nurl = \"nats://127.0.0.1:1\"";
+    let pubsub = "type = \"pubsub\"\nproject = \"shop-test\"\ntopic = \"orders\"";
+    for (sink, file) in [
+        (format!("{nats}\nnkey = {{ env = \"SEED\" }}"), String::new()),
+        (
+            format!("{nats}\ncredentials_file = \"key\""),
+            format!("-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"),
+        ),
+        (format!("{pubsub}\ncredentials_file = \"key\""), json.clone()),
+        (format!("{pubsub}\ncredentials_file = \"key\""), json.replace('}', "")),
+    ] {
+        let folder = Folder::new();
+        folder.write(
+            "posthaste.toml",
+            format!("[database]\nurl = \"sqlite:s.db\"\n[subscriptions.s.sink]\n{sink}\n"),
+        );
+        folder.write("key", &file);
+        let command = |arguments: &[&str]| {
+            let mut command = folder.command(arguments);
+            command.env("RUST_LOG", "trace").env("SEED", format!("SU{seed}"));
+            Ended::of(command.output().expect("it runs"))
+        };
+        let migrated = command(&["migrate"]);
+        let ended = command(&["check"]);
+        let said = [migrated.stdout, migrated.stderr, ended.stdout, ended.stderr].join("\n");
+        assert!(ended.code != Some(0), "{sink}: {said}");
+        canaries.assert_silent(&sink, &said);
+    }
+}

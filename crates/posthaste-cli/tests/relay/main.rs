@@ -7,6 +7,7 @@ mod mistakes;
 mod config;
 mod setup;
 mod database;
+mod pooler;
 mod delivering;
 mod stopping;
 mod reloading;

@@ -34,11 +34,11 @@ impl Posthaste {
 
 impl Testing {
     fn store(&self) -> &dyn TestStore {
-        match &self.posthaste.log.0 {
+        match self.posthaste.log.0 {
             #[cfg(feature = "postgres")]
-            Database::Postgres(store) => store,
+            Database::Postgres(ref store) => store,
             #[cfg(feature = "sqlite")]
-            Database::Sqlite(store) => store,
+            Database::Sqlite(ref store) => store,
         }
     }
 
