@@ -47,9 +47,10 @@ struct Options {
     /// Writes the table into this page.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Tries nothing: writes the page from a file that --json has written.
+    /// Tries nothing: writes the page from a file that --json has written, or from several: of a row that is in more than one,
+    /// the last counts.
     #[arg(long, value_name = "FILE", requires = "page", conflicts_with = "json")]
-    from: Option<PathBuf>,
+    from: Vec<PathBuf>,
 }
 
 #[tokio::main]
@@ -76,8 +77,8 @@ async fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     check(options)?;
-    let run = match &options.from {
-        Some(file) => Run::read(file)?,
+    let run = match options.from.split_first() {
+        Some((first, others)) => Run::read_all(first, others)?,
         None => try_all(options).await?,
     };
     table::print(&run);
