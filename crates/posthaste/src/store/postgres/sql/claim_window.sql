@@ -64,7 +64,7 @@ with page as materialized (
   returning hi, inserted_at
 )
 select {columns},
-  case when e.available_at > clock_timestamp()
+  case when e.available_at is not null and e.available_at > clock_timestamp()
     then (extract(epoch from e.available_at - clock_timestamp()) * 1000000)::bigint end as wait,
   p.longer, p.claims, head.*
 from place p
