@@ -73,10 +73,14 @@ async fn back_to_a_backlog(stage: &Stage) -> Result<Finding> {
     let mut times: Vec<_> = trial.collector.deliveries().iter().skip(before).map(|one| one.at).collect();
     times.sort();
     let (peak, most) = (most_in_a_second(&times), 2 * rate * 3 / 2);
+    let (what, found) =
+        ("most events in a second, of one and a half times the rate", format!("{peak} of {most}"));
     // A receiver that stands still for a moment finds a queue: a time, and so not judged in a hurry.
-    let limit = format!("{peak} of {most}");
+    let finding = match stage.quick {
+        true => finding.told(what, found),
+        false => finding.fact(what, found, peak <= most),
+    };
     Ok(finding
-        .fact("most events in a second, of one and a half times the rate", limit, stage.quick || peak <= most)
         .how(format!("{backlog} events written meanwhile, 2 relays, each with a rate of {rate} a second"))
         .recovery(recovery))
 }
