@@ -51,30 +51,44 @@ impl Leases {
         self.lock().keys().copied().collect()
     }
 
-    /// Takes over the answer to a renewal that was asked at `since` for `asked`.
-    pub(super) fn renewed(
-        &self,
-        asked: &[Token],
-        still: &[Token],
-        since: Instant,
-        length: Duration,
-    ) -> usize {
+    /// Takes over the answer to a renewal that was asked at `since`. Those that were asked for and are missing in it are lost,
+    /// or were settled at the same moment and are about to be let go: [`lost`](Self::lost) tells a little later.
+    pub(super) fn renewed(&self, still: &[Token], since: Instant, length: Duration) {
         let mut held = self.lock();
-        let mut lost = 0;
-        for token in asked {
-            match held.get_mut(token) {
-                Some(lease) if still.contains(token) => lease.clock = LeaseClock::started(since, length),
-                Some(_) => {
-                    held.remove(token);
-                    lost += 1;
-                }
-                None => {}
+        for token in still {
+            if let Some(lease) = held.get_mut(token) {
+                lease.clock = LeaseClock::started(since, length);
             }
         }
-        lost
+    }
+
+    /// Forgets these, and says how many were held until now.
+    pub(super) fn lost(&self, missing: &[Token]) -> usize {
+        let mut held = self.lock();
+        missing.iter().filter(|token| held.remove(token).is_some()).count()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Token, HeldLease>> {
         self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A renewal that comes after the settlement and before its answer is no reason to warn anybody.
+    #[test]
+    fn what_is_let_go_meanwhile_was_not_lost() {
+        let (leases, now, length) = (Leases::default(), Instant::now(), Duration::from_secs(60));
+        let [kept, settled, lost] = [Token::new(), Token::new(), Token::new()];
+        for token in [kept, settled, lost] {
+            leases.hold(token, 1, now, length);
+        }
+        leases.renewed(&[kept], now, length);
+        assert!(leases.may_start(settled) && leases.may_start(lost), "their own time runs on");
+        leases.let_go(settled);
+        assert_eq!(leases.lost(&[settled, lost]), 1);
+        assert!(leases.is_held(kept) && !leases.is_held(lost));
     }
 }

@@ -11,7 +11,7 @@ use crate::dispatch::{Availability, Slots};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::failpoint::{Point, reached};
-use crate::id::WorkerName;
+use crate::id::{Token, WorkerName};
 use crate::lease::{Holder, LaneClaim, Reader, Settlement};
 use crate::observe::{Bell, Counters, add};
 use crate::outcome::Outcome;
@@ -451,6 +451,9 @@ fn start_lane(
     handle
 }
 
+/// What was settled while it was to be renewed is let go within this time, as a rule. It must be less than the rest of a lease.
+const SETTLED_WITHIN: Duration = Duration::from_millis(100);
+
 /// How soon a changed lease is noticed.
 const LEASE_CHANGE: Duration = Duration::from_secs(1);
 
@@ -476,8 +479,12 @@ async fn renew_leases(context: Arc<Context>) {
         match tokio::time::timeout(lease / 3, context.store.renew(&reader, &tokens, lease)).await {
             Ok(Ok(still)) => {
                 reached(Point::Renewed);
-                let lost = context.leases.renewed(&tokens, &still, since, lease);
-                context.lease_lost("a claim", lost);
+                context.leases.renewed(&still, since, lease);
+                let missing: Vec<Token> = tokens.into_iter().filter(|token| !still.contains(token)).collect();
+                if !missing.is_empty() {
+                    tokio::time::sleep(SETTLED_WITHIN).await;
+                    context.lease_lost("a claim", context.leases.lost(&missing));
+                }
             }
             Ok(Err(error)) => context.trouble(&error),
             Err(_) => tracing::warn!(subscription = reader.name, "renewing leases took too long"),
