@@ -107,6 +107,7 @@ catalogue! {
     admin_keep_cluster = "admin/keep_cluster.sql",
     admin_lanes = "admin/lanes.sql",
     admin_lock_meta = "admin/lock_meta.sql",
+    admin_lock_open_batches = "admin/lock_open_batches.sql",
     admin_match_deliveries = "admin/match_deliveries.sql",
     admin_move_lane = "admin/move_lane.sql",
     admin_move_start = "admin/move_start.sql",

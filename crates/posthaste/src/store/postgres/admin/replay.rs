@@ -66,6 +66,11 @@ impl PgStore {
     pub(super) async fn take_back(&self, tx: &mut PgConnection, reader: &Reader) -> Result<Vec<Position>> {
         // In this order: a batch that is claimed after the positions were read makes move_lane fail, so none is missed.
         let mut positions = self.positions(tx, reader).await?;
+        self.query(self.sql.admin_lock_open_batches.clone())
+            .bind(reader.id)
+            .execute(&mut *tx)
+            .await
+            .map_err(Error::database(DOING))?;
         let open = self.open_batches(tx, reader).await?;
         match reader.order {
             // Batches are settled side by side: each becomes deliveries, so that what is done is not done again.

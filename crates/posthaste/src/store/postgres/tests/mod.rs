@@ -13,6 +13,7 @@ use super::PgStore;
 use crate::event::NewEvent;
 use crate::id::{SchemaName, WorkerName};
 use crate::lease::{Holder, Lane, Settlement, Trouble};
+use crate::store::admin::{AdminStore, ReplayFrom};
 use crate::store::{BatchRef, Cursor, Fresh, Handled, Hold, Store};
 use crate::subscription::{Filter, Order, Subscription};
 
@@ -252,6 +253,44 @@ async fn a_late_hold_does_not_count_for_the_next_event() {
     let cursor = &mut Cursor::Unknown;
     let found = store.held_batches(&reader, lane.lane, lane.token, cursor).await.unwrap().remove(0);
     assert_eq!((found.events.len(), found.held.unwrap().attempts), (2, 0));
+}
+
+/// A replay makes deliveries of what is in flight, and so may the worker that settles it at the same moment. Both lock the batch
+/// first; otherwise each would wait for the other, and PostgreSQL would end one of them after a second.
+#[tokio::test]
+async fn a_replay_waits_for_a_settlement_that_writes_deliveries() {
+    let store = store(&urls()[0]).await;
+    let reader = store.declare(&Subscription::new("s").unwrap().order(Order::None)).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let lane = store.open_lane(&reader).await.unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    let events: Vec<NewEvent> = (0..2_u8).map(|n| NewEvent::bytes("t", vec![n])).collect();
+    store.enqueue(&mut conn, &events).await.unwrap();
+    let claimed = store.claim_fresh(&reader, lane, None, &holder, &mut Cursor::Unknown).await;
+    let Fresh::Batch(batch) = claimed.unwrap() else { panic!("a batch") };
+    let mut tx = store.pool.begin().await.unwrap();
+    assert!(store.mark_finished(&mut tx, &reader, BatchRef::to(&batch), None).await.unwrap());
+    let (replays, waits) = (store.clone(), waits_for_a_lock(&store));
+    let replay =
+        tokio::spawn(async move { AdminStore::replay(&replays, "s", ReplayFrom::Beginning, "test").await });
+    while !sqlx::query_scalar::<_, bool>(AssertSqlSafe(waits.clone())).fetch_one(&store.pool).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let failed = &batch.events[0].event;
+    let settlement = Settlement::Retry { delay: Duration::from_secs(60), error: "no".to_owned() };
+    let (seq, event_id) = (failed.seq, failed.id);
+    let trouble = Trouble { seq, event_id, key: None, settlement, attempts: 1, steps: 0, solo: false };
+    store.insert_troubles(&mut tx, &reader, &[trouble], &holder).await.unwrap();
+    tx.commit().await.unwrap();
+    replay.await.unwrap().unwrap();
+}
+
+/// Whether somebody waits for a lock in a statement on this schema.
+fn waits_for_a_lock(store: &PgStore) -> String {
+    format!(
+        "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and query like '%{}.%'",
+        store.schema.as_str()
+    )
 }
 
 /// A producer that does not wait for the disk is seen before a crash can no longer undo it: the claim waits in its place.

@@ -17,11 +17,12 @@ const DEDUPE: [&str; 3] = ["dedupe_lookup", "dedupe_renew", "testing_advance_ded
 const OWNERS: [&str; 3] = ["admin_rebase_events", "admin_keep_cluster", "testing_advance_events"];
 
 /// What makes a statement one that changes, locks or rings.
-const WRITES: [&str; 9] = [
+const WRITES: [&str; 10] = [
     "insert into",
     "update {schema}",
     "delete from",
     "for update",
+    "for no key update",
     "for share",
     "setval(",
     "lock table",
