@@ -26,8 +26,8 @@ struct Raised {
 
 const SIGN_LASTS: Duration = Duration::from_secs(20);
 
-/// Producers keep quiet for at most 5 ms after a ring; this long after one was heard the next one rings again.
-const RINGS_AGAIN: Duration = Duration::from_millis(10);
+/// Producers keep quiet for at most 20 ms after a ring; this long after one was heard the next one rings again.
+const RINGS_AGAIN: Duration = Duration::from_millis(30);
 
 impl Doorkeeper {
     pub(crate) fn new() -> Self {

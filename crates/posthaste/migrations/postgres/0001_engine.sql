@@ -55,8 +55,9 @@ create index dedupe_keys_expiry on {schema}.dedupe_keys (expires_at);
 -- seen at once by every snapshot, also by a producer in REPEATABLE READ.
 create sequence {schema}.doorbell minvalue 0 start 0;
 
--- When a producer last rang, as the epoch in milliseconds.
+-- When a producer last rang, as the epoch in milliseconds, and how far the log had grown then.
 create sequence {schema}.last_ring minvalue 0 start 0;
+create sequence {schema}.last_ring_seq minvalue 0 start 0;
 
 create table {schema}.subscriptions (
   id bigint generated always as identity primary key,
@@ -240,16 +241,16 @@ end $$;
 -- `set local posthaste.ring = off` first, and are found by polling.
 --
 -- A NOTIFY makes the commit wait for every other one, disk included. So each ring uses up 5 ms, and nobody rings once 40 ms more
--- than have passed are used up: 200 times a second at most, or a few times at once after a while. `last_ring` is the time up to
--- which they are used up; beyond 50 ms, the clock was set back. Whoever heard a ring looks until all that came just after it have
--- ended.
+-- than have passed are used up: 200 times a second at most, or a few times at once after a while. A ring that more than 16 events
+-- have come before uses up 20 ms: nobody gains by more than 50 wake-ups a second for so many. `last_ring` is the time up to which
+-- they are used up; beyond 60 ms, the clock was set back. Whoever heard a ring looks until all that came just after it have ended.
 --
 -- Without FROM, so that it becomes part of the statement that calls it: planning it for every event would cost more than the
 -- insert.
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
   select coalesce(pg_sequence_last_value('{schema}.doorbell') > date_part('epoch', clock_timestamp()) * 1000
     and coalesce(pg_sequence_last_value('{schema}.last_ring'), 0) - date_part('epoch', clock_timestamp()) * 1000
-      not between 40 and 50
+      not between 40 and 60
     and coalesce(current_setting('posthaste.ring', true), '') <> 'off', false)
 $$;
 
@@ -258,9 +259,13 @@ create function {schema}.ring() returns void language plpgsql volatile security 
 set search_path = pg_catalog as $$
 declare
   now_ms bigint := extract(epoch from clock_timestamp()) * 1000;
+  grown_to bigint := coalesce(pg_sequence_last_value('{schema}.event_seq'), 0);
+  many boolean := grown_to - coalesce(pg_sequence_last_value('{schema}.last_ring_seq'), 0) > 16;
 begin
+  perform setval('{schema}.last_ring_seq', grown_to);
   perform setval('{schema}.last_ring',
-    least(greatest(coalesce(pg_sequence_last_value('{schema}.last_ring'), 0), now_ms), now_ms + 40) + 5);
+    least(greatest(coalesce(pg_sequence_last_value('{schema}.last_ring'), 0), now_ms), now_ms + 40)
+      + case when many then 20 else 5 end);
   perform pg_notify('{schema}', '');
 end $$;
 
