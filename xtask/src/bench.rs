@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use crate::guard::{self, Ending, Guarded};
 use crate::machine::{self, Account};
 use crate::postgres::{self, Programs, Server};
-use crate::{Result, apt, prepare, workspace_root};
+use crate::{Result, apt, prepare, target_folder, workspace_root};
 
 /// As one would run it, and so large that no checkpoint falls into a sample.
 const SETTINGS: &[&str] = &[
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     command.arg("--postgres").arg(server.url()).arg("--relay").arg(built.join("posthaste"));
     // Counts need nobody to compare with.
     if !quick {
-        let target = target(&workspace).join("peers");
+        let target = target_folder(&workspace).join("peers");
         command.arg("--rust-peers").arg(rust_peers(&workspace, &target)?);
         match node_peers(&workspace, &target) {
             Ok(folder) => drop(command.arg("--node-peers").arg(folder)),
@@ -83,10 +83,6 @@ fn code_of(status: ExitStatus) -> ExitCode {
     ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-fn target(workspace: &Path) -> PathBuf {
-    workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
-}
-
 fn cargo(workspace: &Path) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = guard::command(cargo, Ending::Terminate, None, None);
@@ -111,7 +107,7 @@ fn build(workspace: &Path, brokers: bool) -> Result<PathBuf> {
             return Err("the bench does not build; cargo's messages are above".to_owned());
         }
     }
-    Ok(target(workspace).join("release"))
+    Ok(target_folder(workspace).join("release"))
 }
 
 /// It exists only as a package for the machine's own PostgreSQL. Without it the others are measured.

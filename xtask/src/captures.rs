@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::guard::{self, Ending, Guarded};
-use crate::{Result, machine, without_arguments, workspace_root};
+use crate::{Result, machine, target_folder, without_arguments, workspace_root};
 
 /// Two subscriptions: one takes everything, one checks the events first and finds one that does not fit.
 const CONFIG: &str = r#"[database]
@@ -88,7 +88,7 @@ fn build(workspace: &Path) -> Result<PathBuf> {
     let built = Command::new(cargo).args(["build", "-p", "posthaste-cli"]).current_dir(workspace).status();
     match built {
         Ok(status) if status.success() => {
-            let target = workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+            let target = target_folder(workspace);
             Ok(target.join("debug/posthaste"))
         }
         _ => Err("the command could not be built".to_owned()),

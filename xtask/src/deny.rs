@@ -1,7 +1,6 @@
 //! `cargo xtask deny`: licences, bans and sources of every dependency, and known holes where the database of advisories can be
 //! reached. What is allowed stands in deny.toml. The program that judges is built once, in the target folder.
 
-use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -9,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::guard::{self, Ending, Guarded};
-use crate::{Result, without_arguments, workspace_root};
+use crate::{Result, target_folder, without_arguments, workspace_root};
 
 /// The one in PyPI is a program already, but too old to know the licences of today. Built without optimisation this takes
 /// a minute on two cores; a check then takes a second.
@@ -63,7 +62,7 @@ impl Judge {
 }
 
 fn install(workspace: &Path) -> Result<PathBuf> {
-    let target = workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let target = target_folder(workspace);
     let root = target.join("tools").join(format!("cargo-deny-{VERSION}"));
     let program = root.join("bin/cargo-deny");
     if !program.exists() {

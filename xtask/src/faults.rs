@@ -11,10 +11,12 @@ use serde_json::Value;
 
 use crate::guard::{self, Ending, Guarded};
 use crate::servers::Servers;
-use crate::{Result, machine, workspace_root};
+use crate::{Result, machine, target_folder, workspace_root};
 
 const PROGRAM: &str = "posthaste-faults";
 const PAGE: &str = "docs/reference/faults.md";
+/// The sinks that the trials deliver to.
+const RELAY_FEATURES: &str = "webhook nats redis rabbitmq";
 
 /// Exits as the program did. All arguments are for it.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
@@ -24,6 +26,9 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let built = build(&workspace, tries)?;
     let mut command = guard::command(program_in(&built)?, Ending::Terminate, None, None);
     command.args(args).arg("--built").arg(&built).current_dir(&workspace);
+    if tries && !has(args, "--quick") && !has(args, "--relay") {
+        command.arg("--relay").arg(build_relay(&workspace)?);
+    }
     if writes_the_page(args) {
         command.arg("--page").arg(workspace.join(PAGE));
     }
@@ -54,19 +59,34 @@ fn writes_the_page(args: &[OsString]) -> bool {
     !["--list", "--quick", "--only", "--page"].iter().any(|flag| has(args, flag))
 }
 
+/// The relay as it is shipped: how long the others wait for a fault says nothing about users if most of it is a debug build's.
+fn build_relay(workspace: &Path) -> Result<PathBuf> {
+    let mut command = cargo(workspace);
+    command.args(["build", "--release", "-p", "posthaste-cli", "--features", RELAY_FEATURES]);
+    match command.status().map_err(|error| format!("cannot run cargo: {error}"))?.success() {
+        true => Ok(target_folder(workspace).join("release/posthaste")),
+        false => Err("the build failed; its messages are above".to_owned()),
+    }
+}
+
+fn cargo(workspace: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace);
+    command
+}
+
 /// The same programs that `cargo xtask test` builds; returns the file with what cargo said.
 fn build(workspace: &Path, everything: bool) -> Result<PathBuf> {
-    let target = workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let target = target_folder(workspace);
     fs::create_dir_all(&target).map_err(|error| format!("cannot create {}: {error}", target.display()))?;
     let file = target.join("faults-built.json");
     let problem = |error| format!("cannot write {}: {error}", file.display());
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo(workspace);
     match everything {
         true => command.args(["test", "--workspace", "--all-features", "--no-run"]),
         false => command.args(["build", "-p", PROGRAM]),
     };
-    command.arg("--message-format=json-render-diagnostics").current_dir(workspace);
+    command.arg("--message-format=json-render-diagnostics");
     let status = command.stdout(File::create(&file).map_err(problem)?).status().map_err(problem)?;
     match status.success() {
         true => Ok(file),

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod guard;
@@ -126,4 +126,9 @@ fn workspace_root() -> Result<PathBuf> {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = PathBuf::from(package).join("..");
     root.canonicalize().map_err(|error| format!("cannot find the workspace at {}: {error}", root.display()))
+}
+
+/// Where cargo puts what it builds, and we what we download.
+fn target_folder(workspace: &Path) -> PathBuf {
+    workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }

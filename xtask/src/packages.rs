@@ -1,14 +1,13 @@
 //! What the tests use from package registries, in a private folder: a stand-in for SQS and a PostgreSQL client from PyPI,
 //! a PostgreSQL client from npm, those for Java and Go (and Go itself) from Debian. An install is made under another name and renamed when it is complete.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::Result;
 use crate::guard::{self, Ending, Guarded};
 use crate::machine;
+use crate::{Result, target_folder};
 
 /// A set of packages, installed together.
 struct Set {
@@ -111,7 +110,7 @@ fn install(workspace: &Path, set: &Set) -> Result<PathBuf> {
 }
 
 fn cache(workspace: &Path) -> Result<PathBuf> {
-    let target = workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let target = target_folder(workspace);
     let cache = target.join("packages");
     fs::create_dir_all(&cache).map_err(|error| format!("cannot create {}: {error}", cache.display()))?;
     Ok(cache)

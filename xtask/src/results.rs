@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::Result;
+use crate::{Result, target_folder};
 
 /// The scenarios, as columns.
 const COLUMNS: [(&str, &str); 8] = [
@@ -36,7 +36,7 @@ pub(crate) struct Results {
 
 /// An empty folder for the run's results.
 pub(crate) fn fresh_folder(workspace: &Path) -> Result<PathBuf> {
-    let folder = workspace.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let folder = target_folder(workspace);
     let folder = folder.join(format!("sink-results-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     Ok(folder)

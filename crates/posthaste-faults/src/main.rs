@@ -32,6 +32,9 @@ struct Options {
     /// What cargo built, as `cargo test --no-run --message-format=json` says it.
     #[arg(long, value_name = "FILE")]
     built: Option<PathBuf>,
+    /// The program `posthaste` for the trials, instead of the one that was built with the tests.
+    #[arg(long, value_name = "FILE")]
+    relay: Option<PathBuf>,
     /// Every fault, but shortly.
     #[arg(long)]
     quick: bool,
@@ -103,7 +106,7 @@ fn check(options: &Options) -> Result<()> {
 }
 
 async fn try_all(options: &Options) -> Result<Run> {
-    let stage = Stage::new(options.built.as_deref(), options.quick)?;
+    let stage = Stage::new(options.built.as_deref(), options.relay.as_deref(), options.quick)?;
     let mut run = Run::begin(options.quick)?;
     for row in chosen(&options.only) {
         eprintln!("{}: {}", row.name, row.about);

@@ -21,17 +21,17 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Finds everything in what cargo said it built.
-    pub(crate) fn new(built: Option<&Path>, quick: bool) -> Result<Self> {
+    /// Finds everything in what cargo said it built; another `relay` comes before that one.
+    pub(crate) fn new(built: Option<&Path>, relay: Option<&Path>, quick: bool) -> Result<Self> {
         let built = built.ok_or("no --built FILE; `cargo xtask faults` builds everything and gives it")?;
         let text = std::fs::read_to_string(built).map_err(|error| format!("{}: {error}", built.display()))?;
-        let (mut relay, mut tests) = (None, HashMap::new());
+        let (mut relay, mut tests) = (relay.map(Path::to_owned), HashMap::new());
         for message in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
             let Some(program) = message["executable"].as_str().map(PathBuf::from) else { continue };
             let name = message["target"]["name"].as_str().unwrap_or_default();
             match message["profile"]["test"].as_bool() {
                 Some(true) => drop(tests.insert((package(&message), name.to_owned()), program)),
-                _ if name == "posthaste" => relay = Some(program),
+                _ if name == "posthaste" => drop(relay.get_or_insert(program)),
                 _ => {}
             }
         }

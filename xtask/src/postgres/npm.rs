@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::Programs;
-use crate::Result;
 use crate::guard::{self, Ending, Guarded};
 use crate::machine::{self, Account};
+use crate::{Result, target_folder};
 
 /// PostgreSQL 18.4; the suffix counts the packaging.
 const VERSION: &str = "18.4.0-beta.17";
@@ -66,7 +66,7 @@ pub(crate) fn current(workspace: &Path, account: Option<Account>) -> std::result
 
 /// The target folder if the server's account can enter it, else a folder for everybody.
 fn cache(workspace: &Path, account: Option<Account>) -> Result<PathBuf> {
-    let target = workspace.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let target = target_folder(workspace);
     if target.is_dir() && machine::can_enter(account, &target) {
         return make_folder(target.join("postgres"));
     }
