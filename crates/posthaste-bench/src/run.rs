@@ -58,10 +58,14 @@ impl Run {
             )
             .into());
         }
-        let again = |name: &String| later.figures.iter().any(|figure| figure.name == *name);
-        self.figures.retain(|figure| !again(&figure.name));
+        // In the place where it stood: the page has the same order, whatever was measured again.
+        for figure in later.figures {
+            match self.figures.iter_mut().find(|earlier| earlier.name == figure.name) {
+                Some(earlier) => *earlier = figure,
+                None => self.figures.push(figure),
+            }
+        }
         self.rows.retain(|row| !later.rows.contains(row));
-        self.figures.extend(later.figures);
         self.rows.extend(later.rows);
         self.absent.retain(|name| later.absent.contains(name));
         if later.date != self.date && !self.date.ends_with(&later.date) {
@@ -170,7 +174,7 @@ mod tests {
         let whole = Run::read_all(&[first.clone(), second]).unwrap();
         let medians: Vec<_> =
             whole.figures.iter().map(|f| (f.name.as_str(), f.of("a").unwrap().median())).collect();
-        assert_eq!(medians, [("held", 2.0), ("idle", 3.0), ("drain", 4.0)]);
+        assert_eq!(medians, [("drain", 4.0), ("held", 2.0), ("idle", 3.0)]);
         assert!(whole.must_have(&["drain", "held", "idle"]).is_ok());
         let other = part("3.json", &[("counts", 1.0)], 1);
         let sentence = Run::read_all(&[first, other]).unwrap_err().to_string();
