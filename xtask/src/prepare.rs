@@ -51,6 +51,16 @@ const PUBSUB: [Need; 2] = [
 const LANGUAGES: [Need; 1] =
     [Need { name: "Java", files: &["/usr/bin/javac"], package: "default-jdk-headless" }];
 
+/// What moves the clock of a process, for the scorecard.
+const FAULTS: [Need; 1] = [Need {
+    name: "libfaketime",
+    files: &[
+        "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+        "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+    ],
+    package: "libfaketime",
+}];
+
 impl Need {
     fn is_there(&self) -> bool {
         self.files.iter().any(|file| Path::new(file).exists())
@@ -59,7 +69,7 @@ impl Need {
 }
 
 fn all() -> impl Iterator<Item = &'static Need> {
-    BUILD.iter().chain(&SERVERS).chain(&PUBSUB).chain(&LANGUAGES)
+    BUILD.iter().chain(&SERVERS).chain(&PUBSUB).chain(&LANGUAGES).chain(&FAULTS)
 }
 
 fn missing() -> Vec<&'static str> {

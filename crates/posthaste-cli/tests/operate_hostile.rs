@@ -7,6 +7,10 @@ use operate_common::{Bench, answered};
 use posthaste::NewEvent;
 use posthaste_testkit::hostile_name;
 
+/// The subscription that must still be there in the end. No hostile name is this one: whoever removes it by its name gets what he
+/// asked for.
+const WATCHED: &str = "watched";
+
 /// Exit codes that scripts are promised.
 const CODES: [i32; 9] = [0, 1, 2, 3, 4, 64, 69, 77, 78];
 
@@ -45,13 +49,13 @@ fn command(turn: usize, name: &str) -> Vec<String> {
             "orders",
             "NAME",
         ],
-        11 => &["events", "list", "--subscription=orders", "--error=NAME", "--text=NAME"],
-        12 => &["dead", "list", "--subscription=orders", "--topic=NAME", "--key=NAME", "--error=NAME"],
-        13 => &["dead", "retry", "--yes", "--subscription=orders", "--topic=NAME", "--error=NAME"],
+        11 => &["events", "list", "--subscription=watched", "--error=NAME", "--text=NAME"],
+        12 => &["dead", "list", "--subscription=watched", "--topic=NAME", "--key=NAME", "--error=NAME"],
+        13 => &["dead", "retry", "--yes", "--subscription=watched", "--topic=NAME", "--error=NAME"],
         14 => &["keys", "blocked", "--", "NAME"],
-        15 => &["keys", "release", "--", "orders", "NAME"],
+        15 => &["keys", "release", "--", "watched", "NAME"],
         16 => &["replay", "--from=beginning", "--no-watch", "--yes", "--", "NAME"],
-        _ => &["replay", "--from=NAME", "--no-watch", "--yes", "orders"],
+        _ => &["replay", "--from=NAME", "--no-watch", "--yes", "watched"],
     };
     words.iter().map(|word| word.replace("NAME", name)).collect()
 }
@@ -59,9 +63,9 @@ fn command(turn: usize, name: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_name_on_the_command_line_injects_or_panics() {
     for bench in Bench::everywhere().await {
-        let worker = bench.worker(operate_common::quick("orders")).await;
+        let worker = bench.worker(operate_common::quick(WATCHED)).await;
         bench.enqueue(vec![NewEvent::bytes("orders", "bad").key("k")]).await;
-        bench.settled("orders", 1, 0).await;
+        bench.settled(WATCHED, 1, 0).await;
         worker.stop().await;
         bench.execute("create table canary (n integer)").await;
         let mut random = fastrand::Rng::new();
@@ -83,7 +87,7 @@ async fn no_name_on_the_command_line_injects_or_panics() {
             *ended.entry(answer.code).or_default() += 1;
         }
         bench.execute("insert into canary values (1)").await;
-        let state = bench.posthaste.admin().subscription("orders").await.expect("it is still there");
+        let state = bench.posthaste.admin().subscription(WATCHED).await.expect("it is still there");
         println!("commands by exit code: {ended:?}; the canary lives, {:?} is still there", state.name);
         assert!(ended.len() > 1 && ended.contains_key(&0), "the names are too much alike: {ended:?}");
     }

@@ -77,6 +77,8 @@ pub(crate) async fn run(stage: &Stage, fault: &str, how: &str, programs: &[Progr
 async fn said_by(stage: &Stage, program: &Program) -> Result<(Said, Option<String>)> {
     let mut command = Command::new(stage.test(program.package, program.name)?);
     command.args(program.tests).arg("--nocapture").stdin(Stdio::null()).kill_on_drop(true);
+    // The end of what it says is told, and that is to be the sentence, not a backtrace.
+    command.env("RUST_BACKTRACE", "0");
     if stage.quick {
         command.env("POSTHASTE_FAULTS", "quick");
     } else {

@@ -1,5 +1,6 @@
 //! Rows about clocks. The database's clock decides about leases and due times, and the application's about nothing; so what is
-//! moved here is the database's, under the same application: a function of its own takes the place of `clock_timestamp()`.
+//! moved here is the database's, under the same application: a function of its own takes the place of `clock_timestamp()`. The
+//! clock of SQLite is that of the process, which a library moves.
 
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ pub(crate) async fn steps(stage: &Stage) -> Result<Vec<Finding>> {
         findings.push(apart(stage, fault, seconds).await?);
     }
     findings.push(stepping(stage).await?);
+    findings.push(super::sqlite::clock_steps(stage).await?);
     Ok(findings)
 }
 

@@ -2,6 +2,8 @@
 //! The trial is the standard one with another database; what differs from it stands here.
 
 use std::collections::HashSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -63,7 +65,7 @@ pub(crate) async fn disk_full(stage: &Stage) -> Result<Finding> {
         Err(reason) => return Ok(Finding::new(fault).skipped(&reason)),
         Ok(disk) => disk,
     };
-    let mut trial = Trial::begin_with(stage, disk.path().join("log.db")).await?;
+    let mut trial = Trial::begin_with(stage.relay.clone(), disk.path().join("log.db")).await?;
     for _ in 0..times {
         tokio::time::sleep(Duration::from_secs(1)).await;
         disk.fill();
@@ -80,6 +82,76 @@ pub(crate) async fn disk_full(stage: &Stage) -> Result<Finding> {
         .figures(&verdict, trial.plan.duplicates_of(2 * times))
         .fact("dead", dead, dead.is_zero())
         .fact("writers were told that it is full", refused, refused > 0))
+}
+
+/// Ten minutes back, and forward again, for relays whose clock is that of the database.
+pub(crate) async fn clock_steps(stage: &Stage) -> Result<Finding> {
+    let (fault, rounds) = ("SQLite: the clock steps 10 min back and forward", stage.size(2, 10));
+    let Some(clock) = Clock::set()? else {
+        return Ok(Finding::new(fault).skipped("libfaketime is missing; Debian package libfaketime"));
+    };
+    let (folder, mut slowest) = (tempdir()?, Duration::ZERO);
+    let program = clock.program_with(&stage.relay)?;
+    let mut trial = Trial::begin_with(program, folder.path().join("log.db")).await?;
+    for _ in 0..rounds {
+        for seconds in [-600, 0] {
+            clock.move_to(seconds)?;
+            slowest = slowest.max(trial.until_held_by_the_clock(seconds).await?);
+            trial.until_delivering().await?;
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(300..900))).await;
+        }
+    }
+    trial.stop_writers().await?;
+    let (verdict, _) = trial.end().await?;
+    let dead = trial.posthaste.admin().subscription(SUBSCRIPTION).await?.dead;
+    Ok(Finding::new(fault)
+        .how(format!("{rounds} times each, 2 relays deliver meanwhile; 2 x {CONNECTIONS} writers"))
+        .figures(&verdict, trial.plan.duplicates_of(2 * rounds))
+        .recovery(slowest)
+        .fact("dead", dead, dead.is_zero()))
+}
+
+/// A clock that can be moved, for programs that are told of it. The monotonic one stays as it is, as it would.
+struct Clock {
+    library: PathBuf,
+    folder: TempDir,
+}
+
+impl Clock {
+    /// None if the library that moves it is not there.
+    fn set() -> Result<Option<Self>> {
+        let folders = std::fs::read_dir("/usr/lib")?.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut libraries = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
+        let Some(library) = libraries.find(|library| library.is_file()) else { return Ok(None) };
+        let clock = Self { library, folder: tempdir()? };
+        clock.move_to(0)?;
+        Ok(Some(clock))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("moved")
+    }
+
+    /// At once: who reads the file while it is written would find it empty.
+    fn move_to(&self, seconds: i64) -> Result<()> {
+        let next = self.folder.path().join("next");
+        std::fs::write(&next, format!("{seconds:+}\n"))?;
+        Ok(std::fs::rename(next, self.file())?)
+    }
+
+    /// The same program, with this clock.
+    fn program_with(&self, program: &Path) -> Result<PathBuf> {
+        let script = self.folder.path().join("posthaste");
+        let [library, file, program] =
+            [&self.library, &self.file(), program].map(|path| path.display().to_string());
+        let text = format!(
+            "#!/bin/sh\nexport FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_TIMESTAMP_FILE='{file}'\n\
+             LD_PRELOAD='{library}' exec '{program}' \"$@\"\n"
+        );
+        std::fs::write(&script, text)?;
+        std::fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+        Ok(script)
+    }
 }
 
 struct Trial {
@@ -103,11 +175,11 @@ impl Trial {
     async fn begin(stage: &Stage) -> Result<Self> {
         let folder = tempdir()?;
         let path = folder.path().join("log.db");
-        Ok(Self { _own: Some(folder), ..Self::begin_with(stage, path).await? })
+        Ok(Self { _own: Some(folder), ..Self::begin_with(stage.relay.clone(), path).await? })
     }
 
-    /// In this file, which is not there yet.
-    async fn begin_with(stage: &Stage, path: PathBuf) -> Result<Self> {
+    /// With this program as the relay, in this file, which is not there yet.
+    async fn begin_with(program: PathBuf, path: PathBuf) -> Result<Self> {
         let pool = open(&path);
         let posthaste = Posthaste::sqlite(pool.clone());
         posthaste.migrate().await?;
@@ -123,7 +195,7 @@ impl Trial {
             writers: Vec::new(),
             pool,
             posthaste,
-            program: stage.relay.clone(),
+            program,
             path,
             folder: tempdir()?,
             _own: None,
@@ -153,6 +225,21 @@ impl Trial {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())
+    }
+
+    /// Waits until every lane is held, with a lease that ends when a clock says which was moved so far: none is left to a lease
+    /// that would go on for ten minutes. Also the control that the clock was moved. Gives how long it took.
+    async fn until_held_by_the_clock(&self, seconds: i64) -> Result<Duration> {
+        let sql = "select count(*) from posthaste_lanes where finished_at is null
+                   and not coalesce(token is not null and abs(locked_until / 1000000 - unixepoch() - ?1) < 60, 0)";
+        let began = Instant::now();
+        while sqlx::query_scalar::<_, i64>(sql).bind(seconds).fetch_one(&self.pool).await? > 0 {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("after a step to {seconds} s, a lane has no lease of that time").into());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(began.elapsed())
     }
 
     fn kill_relay(&mut self, victim: usize) -> Result<()> {
