@@ -96,6 +96,9 @@ fn check(options: &Options) -> Result<()> {
     if let Some(unknown) = options.only.iter().find(|name| ROWS.iter().all(|row| row.name != **name)) {
         return Err(format!("there is no row `{unknown}`; --list names them").into());
     }
+    if let Some(missing) = options.relay.as_ref().filter(|relay| !relay.is_file()) {
+        return Err(format!("there is no program {}; --relay names `posthaste`", missing.display()).into());
+    }
     match &options.page {
         Some(_) if options.quick || !options.only.is_empty() => {
             Err("the page has every row in full; leave out --quick and --only".into())
