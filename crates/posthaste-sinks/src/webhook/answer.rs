@@ -37,14 +37,24 @@ impl Answer {
         let (status, headers) = (response.status(), response.headers());
         let abort = headers.get("webhook-delivery").is_some_and(|value| value == "abort-message");
         let retry_after = retry_after(headers, Utc::now());
-        Self { status, retry_after, abort, text: hidden.masked(&beginning(response).await) }
+        let text = match status.is_success() {
+            // Nobody wants to know.
+            true => {
+                beginning(response).await;
+                String::new()
+            }
+            false => hidden.masked(&on_one_line(&beginning(response).await)),
+        };
+        Self { status, retry_after, abort, text }
     }
 
     /// What becomes of the event.
     pub(super) fn outcome(&self) -> Outcome {
+        if self.status.is_success() {
+            return Outcome::Delivered;
+        }
         let sentence = self.sentence();
         match self.status.as_u16() {
-            200..=299 => Outcome::Delivered,
             _ if self.abort => {
                 Outcome::dead(format!("{sentence} (and asked not to be sent this event again)"))
             }
@@ -89,8 +99,8 @@ fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     seconds.or_else(until_date).map(|pause| pause.min(LONGEST_PAUSE))
 }
 
-/// The beginning of the body on one line.
-async fn beginning(mut response: Response) -> String {
+/// The beginning of the body.
+async fn beginning(mut response: Response) -> Vec<u8> {
     let mut bytes: Vec<u8> = Vec::new();
     let reading = async {
         while bytes.len() < READ {
@@ -100,7 +110,11 @@ async fn beginning(mut response: Response) -> String {
     };
     // What has come within that time is enough.
     drop(tokio::time::timeout(PATIENCE, reading).await);
-    let text = String::from_utf8_lossy(&bytes).replace(char::is_control, " ");
+    bytes
+}
+
+fn on_one_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).replace(char::is_control, " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

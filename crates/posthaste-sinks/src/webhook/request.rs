@@ -23,7 +23,7 @@ pub(super) fn request(
     let mut headers = producers(&message.headers)?;
     headers.extend(settings.headers.clone());
     for (name, value) in &message.attributes {
-        headers.insert(header_name(&format!("ce-{name}"))?, header_value(name, &percent_encode(value))?);
+        headers.insert(attribute_name(name)?, header_value(name, &percent_encode(value))?);
     }
     headers.insert(CONTENT_TYPE, header_value("content type", &message.content_type)?);
     sign(&mut headers, &settings.keys, &event.id.to_string(), &message.body)?;
@@ -66,6 +66,29 @@ fn producers(from: &[(&str, &str)]) -> Result<HeaderMap, String> {
 fn carried(value: &str) -> Cow<'_, str> {
     let plain = value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && value.trim() == value;
     if plain { value.into() } else { percent_encode(value) }
+}
+
+/// The names of the attributes that there are, ready to be sent.
+static ATTRIBUTES: [(&str, HeaderName); 14] = [
+    ("specversion", HeaderName::from_static("ce-specversion")),
+    ("id", HeaderName::from_static("ce-id")),
+    ("source", HeaderName::from_static("ce-source")),
+    ("type", HeaderName::from_static("ce-type")),
+    ("time", HeaderName::from_static("ce-time")),
+    ("namespace", HeaderName::from_static("ce-namespace")),
+    ("topic", HeaderName::from_static("ce-topic")),
+    ("subject", HeaderName::from_static("ce-subject")),
+    ("partitionkey", HeaderName::from_static("ce-partitionkey")),
+    ("aggregatetype", HeaderName::from_static("ce-aggregatetype")),
+    ("aggregateid", HeaderName::from_static("ce-aggregateid")),
+    ("tenantid", HeaderName::from_static("ce-tenantid")),
+    ("traceparent", HeaderName::from_static("ce-traceparent")),
+    ("tracestate", HeaderName::from_static("ce-tracestate")),
+];
+
+fn attribute_name(name: &str) -> Result<HeaderName, String> {
+    let known = ATTRIBUTES.iter().find(|(known, _)| *known == name);
+    known.map_or_else(|| header_name(&format!("ce-{name}")), |(_, header)| Ok(header.clone()))
 }
 
 fn header_name(name: &str) -> Result<HeaderName, String> {

@@ -20,8 +20,20 @@ const LENGTHS: RangeInclusive<usize> = 24..=64;
 const REMEDY: &str = "make one with: echo whsec_$(openssl rand -base64 32)";
 
 /// A secret that signs. It is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct SigningKey(Vec<u8>);
+#[derive(Clone)]
+pub(super) struct SigningKey {
+    bytes: Vec<u8>,
+    /// What has taken the secret in and awaits a message.
+    begun: Hmac<Sha256>,
+}
+
+impl PartialEq for SigningKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for SigningKey {}
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,7 +52,11 @@ impl SigningKey {
             .decode(coded)
             .map_err(|_| format!("what follows {PREFIX} is not base64; {REMEDY}"))?;
         match LENGTHS.contains(&bytes.len()) {
-            true => Ok(Self(bytes)),
+            true => {
+                // HMAC takes keys of any length.
+                let begun = Hmac::new_from_slice(&bytes).unwrap_or_else(|_| unreachable!());
+                Ok(Self { bytes, begun })
+            }
             false => {
                 let (from, to, got) = (LENGTHS.start(), LENGTHS.end(), bytes.len());
                 Err(format!("expected a secret of {from} to {to} bytes, got {got}; {REMEDY}"))
@@ -49,8 +65,7 @@ impl SigningKey {
     }
 
     fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
-        // HMAC takes keys of any length.
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!());
+        let mut mac = self.begun.clone();
         mac.update(format!("{id}.{timestamp}.").as_bytes());
         mac.update(body);
         format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))

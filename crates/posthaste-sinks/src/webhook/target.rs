@@ -16,6 +16,8 @@ pub(super) struct Target {
     base: Url,
     path: Template,
     query: Option<String>,
+    /// The whole, if it is the same for every event.
+    fixed: Option<Url>,
     shown: String,
 }
 
@@ -49,7 +51,9 @@ impl Target {
         let (path, query) = (Self::path(path)?, Self::query(query)?);
         let origin = base.origin().ascii_serialization();
         let shown = if hidden { origin } else { format!("{origin}{}", shown_path(rest)) };
-        Ok(Self { base, path, query, shown })
+        let mut target = Self { base, path, query, fixed: None, shown };
+        target.fixed = target.path.as_literal().map(|path| target.with_path(path));
+        Ok(target)
     }
 
     fn base(scheme: &str, authority: &str) -> Result<Url, String> {
@@ -95,6 +99,9 @@ impl Target {
 
     /// Where this event goes; the error says what the event lacks.
     pub(super) fn url(&self, event: &Event) -> Result<Url, String> {
+        if let Some(url) = &self.fixed {
+            return Ok(url.clone());
+        }
         let path = self.path.render_with(event, |value| in_path(value).into())?;
         if has_dots(&path) {
             return Err(format!("the address would have `.` or `..` as part of its path: {path}"));
@@ -104,7 +111,7 @@ impl Target {
 
     /// Where the health check goes: the receiver's own path if it is the same for all events.
     pub(super) fn check_url(&self) -> Url {
-        self.with_path(self.path.as_literal().unwrap_or("/"))
+        self.fixed.clone().unwrap_or_else(|| self.with_path("/"))
     }
 
     fn with_path(&self, path: &str) -> Url {

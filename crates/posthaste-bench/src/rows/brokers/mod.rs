@@ -25,7 +25,8 @@ use crate::measure::{Figure, Result};
 #[cfg(feature = "brokers")]
 pub(crate) async fn brokers(bench: &Bench) -> Result<Vec<Figure>> {
     Ok(vec![
-        broker::measure::<kafka::Kafka>(bench).await?,
+        broker::measure::<kafka::Kafka<3>>(bench).await?,
+        broker::measure::<kafka::Kafka<1>>(bench).await?,
         broker::measure::<nats::Nats>(bench).await?,
         broker::measure::<redis::Redis>(bench).await?,
         broker::measure::<rabbitmq::Rabbitmq>(bench).await?,

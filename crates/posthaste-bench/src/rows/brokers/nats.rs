@@ -38,8 +38,10 @@ impl Nats {
 impl Broker for Nats {
     const NAME: &'static str = "brokers nats";
     const TITLE: &'static str = "NATS JetStream";
-    const EVENTS: u64 = 100_000;
+    const EVENTS: u64 = 200_000;
     const PREFIX: &'static str = "ce-";
+
+    type Client = Context;
 
     async fn start() -> Result<Self> {
         Ok(Self { server: NatsServer::start("").await? })
@@ -64,8 +66,11 @@ impl Broker for Nats {
         json!({ "type": "nats", "url": self.server.url() })
     }
 
-    async fn send(&self, parcels: &[Parcel]) -> Result<Duration> {
-        let context = &self.connect().await?;
+    async fn client(&self) -> Result<Context> {
+        self.connect().await
+    }
+
+    async fn send(&self, context: &Context, parcels: &[Parcel]) -> Result<()> {
         in_flight(parcels, IN_FLIGHT, |parcel| {
             let (headers, body) = (headers(parcel), parcel.body.clone());
             async move {

@@ -1,11 +1,9 @@
 //! RabbitMQ, with a durable queue.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
-use lapin::{BasicProperties, Confirmation, Connection, ConnectionProperties, PublisherConfirm};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, PublisherConfirm};
 use posthaste_testkit::brokers::rabbitmq::RabbitMq;
 use serde_json::{Value, json};
 
@@ -38,8 +36,11 @@ impl Rabbitmq {
 impl Broker for Rabbitmq {
     const NAME: &'static str = "brokers rabbitmq";
     const TITLE: &'static str = "RabbitMQ";
-    const EVENTS: u64 = 20_000;
+    const EVENTS: u64 = 40_000;
     const PREFIX: &'static str = "cloudEvents_";
+
+    /// A channel does not outlive its connection.
+    type Client = (Connection, Channel);
 
     async fn start() -> Result<Self> {
         Ok(Self { server: RabbitMq::start("").await? })
@@ -66,10 +67,14 @@ impl Broker for Rabbitmq {
         json!({ "type": "rabbitmq", "url": self.url(), "routing_key": QUEUE })
     }
 
-    async fn send(&self, parcels: &[Parcel]) -> Result<Duration> {
+    async fn client(&self) -> Result<(Connection, Channel)> {
         let connection = self.connect().await?;
-        let channel = &connection.create_channel().await?;
+        let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok((connection, channel))
+    }
+
+    async fn send(&self, (_, channel): &(Connection, Channel), parcels: &[Parcel]) -> Result<()> {
         let mandatory = BasicPublishOptions { mandatory: true, immediate: false };
         in_flight(parcels, IN_FLIGHT, |parcel| {
             let (properties, body) = (properties(parcel), &parcel.body);

@@ -34,8 +34,10 @@ pub(super) struct Webhook {
 impl Broker for Webhook {
     const NAME: &'static str = "brokers webhook";
     const TITLE: &'static str = "Webhook";
-    const EVENTS: u64 = 50_000;
+    const EVENTS: u64 = 100_000;
     const PREFIX: &'static str = "ce-";
+
+    type Client = Client;
 
     async fn start() -> Result<Self> {
         let receiver = Receiver::start().await?;
@@ -55,8 +57,12 @@ impl Broker for Webhook {
         json!({ "type": "webhook", "url": self.url, "allow_private": true, "secrets": [{ "env": broker::SECRET }] })
     }
 
-    async fn send(&self, parcels: &[Parcel]) -> Result<Duration> {
-        let (client, key) = (&client()?, &key()?);
+    async fn client(&self) -> Result<Client> {
+        client()
+    }
+
+    async fn send(&self, client: &Client, parcels: &[Parcel]) -> Result<()> {
+        let key = &key()?;
         in_flight(parcels, CONCURRENCY, |parcel| {
             let request = signed(client.post(&self.url), key, parcel);
             async move { Ok(async move { answered(request?).await }) }

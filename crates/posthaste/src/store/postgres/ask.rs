@@ -27,7 +27,17 @@ pub(super) struct AskScalar<'q, O> {
     together: bool,
 }
 
+/// From this batch of a lane on, statements about batches are prepared. PostgreSQL keeps the plan of a prepared statement from its
+/// sixth run on, and one that was made for a table of a few rows reads the whole table ever after, until somebody analyzes it.
+const GROWN: i64 = 100;
+
 impl PgStore {
+    /// About the batch of this number.
+    pub(super) fn query_batch<'q>(&self, sql: impl SqlSafeStr, number: i64) -> Ask<'q> {
+        let prepared = self.prepared && number >= GROWN;
+        Ask { query: sqlx::query(sql).persistent(prepared), together: !self.prepared }
+    }
+
     pub(super) fn query<'q>(&self, sql: impl SqlSafeStr) -> Ask<'q> {
         Ask { query: sqlx::query(sql).persistent(self.prepared), together: !self.prepared }
     }

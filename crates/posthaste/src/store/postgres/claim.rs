@@ -41,37 +41,52 @@ impl PgStore {
             _ => None,
         };
         let mut conn = self.lend(DOING).await?;
-        let mut place = match known {
+        let place = match known {
             Cursor::Postgres(place) => place,
             _ => Box::new(self.load_cursor(&mut conn, reader, lane).await?),
         };
+        let claim = Claim { reader, lane, owner, holder };
+        let fresh = self.claim_at(&mut conn, &claim, place, ahead, cursor).await?;
+        self.keep(conn);
+        Ok(fresh)
+    }
+
+    /// Claims at a place of the lane, and remembers it if it still is the lane's.
+    async fn claim_at(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim<'_>,
+        mut place: Box<PgCursor>,
+        ahead: Option<Page>,
+        cursor: &mut Cursor,
+    ) -> Result<Fresh> {
+        let Claim { reader, lane, owner, .. } = *claim;
         self.forget_unfinished(reader, place.number);
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
-            return self.close_lane(&mut conn, reader, lane, owner).await;
+            return self.close_lane(conn, reader, lane, owner).await;
         }
-        let claim = Claim { reader, lane, owner, holder };
-        let opened = match self.claim_window(&mut conn, &claim, &mut place).await? {
+        let opened = match self.claim_window(conn, claim, &mut place).await? {
             Window::Claimed(fresh) => {
                 *cursor = Cursor::Postgres(place);
                 return Ok(fresh);
             }
-            Window::Refused => return self.refused(&mut conn, &claim).await,
+            Window::Refused => return self.refused(conn, claim).await,
             Window::Nothing => false,
-            Window::Longer => place.hi.is_some() || self.open_window(&mut conn, lane, &mut place).await?,
+            Window::Longer => place.hi.is_some() || self.open_window(conn, lane, &mut place).await?,
         };
         if !opened {
-            let standing = self.where_it_stands(&mut conn, reader, lane, owner, &place).await?;
+            let standing = self.where_it_stands(conn, reader, lane, owner, &place).await?;
             if matches!(standing, Fresh::Nothing) {
                 *cursor = Cursor::Postgres(place);
             }
             return Ok(standing);
         }
-        let fresh = self.claim_next_page(&mut conn, &claim, &mut place, ahead).await?;
+        let fresh = self.claim_next_page(conn, claim, &mut place, ahead).await?;
         if let Some(fresh) = fresh {
             *cursor = Cursor::Postgres(place);
             return Ok(fresh);
         }
-        self.refused(&mut conn, &claim).await
+        self.refused(conn, claim).await
     }
 
     /// Nothing was inserted: a competitor claimed this page, the lanes were split, the filter was changed, or the lane has
@@ -240,7 +255,7 @@ impl PgStore {
         let flush = place.must_flush(page.events.len(), claim.reader.settings.batch_size);
         let seq = |claimed: Option<&ClaimedEvent>| claimed.map_or(place.pos, |claimed| claimed.event.seq);
         let row = self
-            .query(statement)
+            .query_batch(statement, place.number)
             .bind(claim.reader.id)
             .bind(claim.lane.generation)
             .bind(claim.lane.number)

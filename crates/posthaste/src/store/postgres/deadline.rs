@@ -137,6 +137,9 @@ impl Patience {
 impl PgStore {
     /// Borrows a connection.
     pub(crate) async fn lend(&self, doing: &'static str) -> Result<Lent> {
+        if let Some(conn) = self.memory.kept.take() {
+            return Ok(conn);
+        }
         match timeout(CONNECT_WITHIN, self.pool.acquire()).await {
             Ok(given) => given.map(Lent).map_err(Error::database(doing)),
             Err(_) => {

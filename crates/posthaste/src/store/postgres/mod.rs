@@ -20,6 +20,7 @@ use crate::subscription::Subscription;
 mod mark;
 mod statements;
 mod deadline;
+mod kept;
 mod ask;
 mod migrate;
 mod enqueue;
@@ -41,6 +42,7 @@ mod testing;
 mod tests;
 
 use deadline::{Patience, Question};
+use kept::Kept;
 pub(crate) use read::PgCursor;
 use statements::Statements;
 
@@ -61,6 +63,7 @@ struct Memory {
     /// Per subscription of order `none`: generation and number of a batch before which all are finished, for ever.
     finished_before: Mutex<HashMap<i64, (i32, i64)>>,
     patience: Patience,
+    kept: Kept,
 }
 
 impl PgStore {
@@ -201,7 +204,9 @@ impl Store for PgStore {
         let waits = Some(if flush { "on" } else { "off" });
         let settle = async {
             let mut conn = self.lend("settle a batch").await?;
-            self.mark_finished(&mut conn, reader, batch, waits).await
+            let held = self.mark_finished(&mut conn, reader, batch, waits).await?;
+            self.keep(conn);
+            Ok(held)
         };
         self.within(Question::about("settle a batch", reader), settle).await
     }

@@ -52,7 +52,7 @@ impl PgStore {
         waits: Option<&str>,
     ) -> Result<bool> {
         let done = self
-            .query(self.sql.finish_batch.clone())
+            .query_batch(self.sql.finish_batch.clone(), batch.number)
             .bind(reader.id)
             .bind(batch.lane.generation)
             .bind(batch.lane.number)

@@ -91,7 +91,8 @@ impl PgStore {
             _ => (range.after.min(range.late_after), range.late_after.saturating_add(NEAR)),
         };
         let allowed = MOST_UNFLUSHED * claim.reader.settings.batch_size as usize;
-        bind_wanted(self.query(self.sql.claim_window.clone()), claim.reader.id, &place.filter, claim.lane)
+        let query = self.query_batch(self.sql.claim_window.clone(), place.number);
+        bind_wanted(query, claim.reader.id, &place.filter, claim.lane)
             .bind(after)
             .bind(range.from_xid.to_string())
             .bind(texts(late))

@@ -4,6 +4,7 @@ mod plans;
 mod rights;
 mod windows;
 mod deadlines;
+mod kept;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 

@@ -1,0 +1,69 @@
+//! Connections that answered a moment ago, for whoever asks next.
+//!
+//! The pool asks a connection whether it is alive when it is given back, and once more when it is lent: two round trips around
+//! each claim and each settlement. One that has just answered need not be asked; it could break just as well after having
+//! said that it is alive.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::deadline::Lent;
+use super::{Memory, PgStore};
+
+/// After this time it goes back to the pool.
+const KEPT_FOR: Duration = Duration::from_millis(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    conns: Vec<(Instant, Lent)>,
+    /// Somebody will give back what nobody wants.
+    watched: bool,
+}
+
+impl Kept {
+    /// The one that answered last.
+    pub(super) fn take(&self) -> Option<Lent> {
+        let (since, conn) = self.lock().conns.pop()?;
+        (since.elapsed() < KEPT_FOR).then_some(conn)
+    }
+
+    /// What nobody wanted for too long. `None`: nothing is left to watch.
+    fn clear_away(&self) -> Option<Vec<(Instant, Lent)>> {
+        let mut shelf = self.lock();
+        shelf.watched = !shelf.conns.is_empty();
+        let wanted = |(since, _): &mut (Instant, Lent)| since.elapsed() >= KEPT_FOR;
+        shelf.watched.then(|| shelf.conns.extract_if(.., wanted).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PgStore {
+    /// Keeps a connection that has answered to the end, unless the pool has no other: then somebody may be waiting for it.
+    pub(super) fn keep(&self, conn: Lent) {
+        let spare = self.pool.num_idle() > 0 || self.pool.size() < self.pool.options().get_max_connections();
+        if !spare {
+            return;
+        }
+        let mut shelf = self.memory.kept.lock();
+        shelf.conns.push((Instant::now(), conn));
+        if !shelf.watched {
+            shelf.watched = true;
+            tokio::spawn(give_back(self.memory.clone()));
+        }
+    }
+}
+
+/// Whatever is dropped goes back to the pool.
+async fn give_back(memory: Arc<Memory>) {
+    loop {
+        tokio::time::sleep(KEPT_FOR).await;
+        let Some(unwanted) = memory.kept.clear_away() else { return };
+        drop(unwanted);
+    }
+}
