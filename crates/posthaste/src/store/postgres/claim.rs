@@ -47,7 +47,10 @@ impl PgStore {
         };
         let claim = Claim { reader, lane, owner, holder };
         let fresh = self.claim_at(&mut conn, &claim, place, ahead, cursor).await?;
-        self.keep(conn);
+        // Otherwise nobody asks soon, or a transaction may still have to be rolled back.
+        if matches!(fresh, Fresh::Batch(_) | Fresh::Deliveries(_)) {
+            self.keep(conn);
+        }
         Ok(fresh)
     }
 

@@ -7,6 +7,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
+
 use super::deadline::Lent;
 use super::{Memory, PgStore};
 
@@ -19,8 +21,15 @@ pub(super) struct Kept(Mutex<Shelf>);
 #[derive(Debug, Default)]
 struct Shelf {
     conns: Vec<(Instant, Lent)>,
-    /// Somebody will give back what nobody wants.
-    watched: bool,
+    /// Gives back what nobody wants.
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl Shelf {
+    /// A watcher ends early if its runtime does.
+    fn is_watched(&self) -> bool {
+        self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished())
+    }
 }
 
 impl Kept {
@@ -33,9 +42,12 @@ impl Kept {
     /// What nobody wanted for too long. `None`: nothing is left to watch.
     fn clear_away(&self) -> Option<Vec<(Instant, Lent)>> {
         let mut shelf = self.lock();
-        shelf.watched = !shelf.conns.is_empty();
-        let wanted = |(since, _): &mut (Instant, Lent)| since.elapsed() >= KEPT_FOR;
-        shelf.watched.then(|| shelf.conns.extract_if(.., wanted).collect())
+        if shelf.conns.is_empty() {
+            shelf.watcher = None;
+            return None;
+        }
+        let unwanted = |(since, _): &mut (Instant, Lent)| since.elapsed() >= KEPT_FOR;
+        Some(shelf.conns.extract_if(.., unwanted).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {
@@ -52,9 +64,8 @@ impl PgStore {
         }
         let mut shelf = self.memory.kept.lock();
         shelf.conns.push((Instant::now(), conn));
-        if !shelf.watched {
-            shelf.watched = true;
-            tokio::spawn(give_back(self.memory.clone()));
+        if !shelf.is_watched() {
+            shelf.watcher = Some(tokio::spawn(give_back(self.memory.clone())));
         }
     }
 }
