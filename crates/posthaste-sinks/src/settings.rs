@@ -216,11 +216,10 @@ fn absent(word: &str) -> String {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis", feature = "nats"))]
 mod tests {
     use super::*;
 
-    #[cfg(all(feature = "redis", feature = "nats"))]
     #[test]
     fn the_longest_timeout_leaves_time_to_start_in() {
         let settings = |table: serde_json::Value| {
