@@ -338,6 +338,29 @@ async fn a_producer_that_read_no_sign_is_found_although_it_does_not_ring() {
     }
 }
 
+/// A worker that puts up its sign waits for the transactions it sees running, and without an xid none is seen.
+#[tokio::test]
+async fn the_sign_is_read_when_the_transaction_has_its_xid() {
+    for db in databases().await {
+        db.pool
+            .execute(
+                "create or replace function posthaste.ring_needed() returns boolean language plpgsql as $$ begin \
+                 assert pg_current_xact_id_if_assigned() is not null, 'read too early'; \
+                 perform nextval('public.sign_read'); return false; end $$; create sequence public.sign_read",
+            )
+            .await
+            .unwrap();
+        let early = db.pool.execute("select posthaste.ring_needed()").await;
+        assert!(early.unwrap_err().to_string().contains("read too early"));
+        db.commit(vec![event("k", "one")]).await;
+        db.commit(vec![event("k", "one"), event("k", "of two")]).await;
+        db.pool.execute("select posthaste.enqueue(topic => 'orders', payload => '{}')").await.unwrap();
+        let read: i64 =
+            sqlx::query_scalar("select last_value from public.sign_read").fetch_one(&db.pool).await.unwrap();
+        assert_eq!(read, 3, "once each time");
+    }
+}
+
 /// A commit that rings waits for every other one that does, disk included.
 #[tokio::test]
 async fn however_many_producers_there_are_they_ring_two_hundred_times_a_second_at_most() {

@@ -234,7 +234,7 @@ begin
   durable := pg_current_wal_flush_lsn() >= written and current_setting('synchronous_standby_names') = '';
 end $$;
 
--- Whether a worker is asleep and wants a ring. Read after the insert: a transaction that reads "no" has its xid
+-- Whether a worker is asleep and wants a ring. Read when the xid is drawn: a transaction that reads "no" has its xid
 -- already, so the worker that puts up the sign next will see it running and poll until it has ended.
 --
 -- PostgreSQL refuses PREPARE TRANSACTION after a NOTIFY: producers that commit in two phases say
@@ -246,11 +246,10 @@ end $$;
 -- they are used up; beyond 60 ms, the clock was set back. Whoever heard a ring looks until all that came just after it have ended.
 --
 -- Without FROM, so that it becomes part of the statement that calls it: planning it for every event would cost more than the
--- insert.
+-- insert. The distance from the middle of 40 and 60, because BETWEEN reads the sequence twice.
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
   select coalesce(pg_sequence_last_value('{schema}.doorbell') > date_part('epoch', clock_timestamp()) * 1000
-    and coalesce(pg_sequence_last_value('{schema}.last_ring'), 0) - date_part('epoch', clock_timestamp()) * 1000
-      not between 40 and 60
+    and abs(coalesce(pg_sequence_last_value('{schema}.last_ring'), 0) - date_part('epoch', clock_timestamp()) * 1000 - 50) > 10
     and coalesce(current_setting('posthaste.ring', true), '') <> 'off', false)
 $$;
 
