@@ -426,8 +426,8 @@ async fn a_server_that_never_answers_is_away() {
 }
 
 /// A way to the server on which what carries the word is lost, and the rest of its stream of HTTP/2: that request gets no
-/// answer, the others of the connection do.
-async fn swallowing(port: u16, word: &'static [u8]) -> u16 {
+/// answer, the others of the connection do. Everything is heard, lost or not.
+async fn swallowing(port: u16, word: &'static [u8], heard: Heard) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -436,13 +436,18 @@ async fn swallowing(port: u16, word: &'static [u8]) -> u16 {
             let ((from_client, mut to_client), (mut from_server, to_server)) =
                 (client.into_split(), server.into_split());
             tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
-            tokio::spawn(pass_frames(from_client, to_server, word));
+            tokio::spawn(pass_frames(from_client, to_server, word, heard.clone()));
         }
     });
     address.port()
 }
 
-async fn pass_frames(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: &[u8]) -> std::io::Result<()> {
+async fn pass_frames(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    word: &[u8],
+    heard: Heard,
+) -> std::io::Result<()> {
     let mut start = [0; 24];
     from.read_exact(&mut start).await?;
     to.write_all(&start).await?;
@@ -456,8 +461,9 @@ async fn pass_frames(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: &[u8
         let length = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]);
         frame.resize(9 + length as usize, 0);
         from.read_exact(&mut frame[9..]).await?;
+        lock(&heard).extend(&frame);
         let stream = [frame[5], frame[6], frame[7], frame[8]];
-        if frame.windows(word.len()).any(|part| part == word) {
+        if times(&frame, word) > 0 {
             lost.insert(stream);
         }
         if !lost.contains(&stream) {
@@ -466,14 +472,26 @@ async fn pass_frames(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: &[u8
     }
 }
 
+fn times(bytes: &[u8], word: &[u8]) -> usize {
+    bytes.windows(word.len()).filter(|part| *part == word).count()
+}
+
+/// All that was sent by a client.
+type Heard = Arc<Mutex<Vec<u8>>>;
+
 impl Pubsub {
     /// Never answered about a body with these words.
     async fn swallowing(&self, route: Route) -> Option<PubsubSink> {
+        self.swallowing_heard(route, Heard::default()).await
+    }
+
+    async fn swallowing_heard(&self, route: Route, heard: Heard) -> Option<PubsubSink> {
         if self.server.fake_port().is_some() {
             eprintln!("skipped: silence (pstest speaks no HTTP, so a check fails)");
             return None;
         }
-        let endpoint = format!("http://127.0.0.1:{}", swallowing(self.server.port(), b"swallow me").await);
+        let port = swallowing(self.server.port(), b"swallow me", heard).await;
+        let endpoint = format!("http://127.0.0.1:{port}");
         Some(self.with(route, json!({ "endpoint": endpoint, "timeout": "5s" })))
     }
 }
@@ -516,12 +534,17 @@ async fn what_the_time_of_the_page_does_not_hold_is_not_started() {
     let Some(bench) = bench().await else { return };
     let mut route = Route::new("s").without_order();
     route.page_time = Duration::from_secs(12);
-    let Some(sink) = bench.swallowing(route).await else { return };
-    let mut late = page(&["a-1", "b-swallow me", "c-1"]);
+    let heard = Heard::default();
+    let Some(sink) = bench.swallowing_heard(route, heard.clone()).await else { return };
+    let bodies = ["a-before", "b-swallow me", "c-after"];
+    let mut late = page(&bodies);
     sink.deliver(&mut late).await;
-    assert_eq!(words(&late), ["unavailable"; 3]);
-    assert!(reason(&late, 0).contains("the time of this page is over"), "{}", reason(&late, 0));
-    assert_eq!(bench.texts(), [""; 0]);
+    assert_eq!(words(&late)[1], "unavailable");
+    assert!(reason(&late, 1).contains("the time of this page is over"), "{}", reason(&late, 1));
+    // Whether they shared its request or not.
+    for body in bodies {
+        assert_eq!(times(&lock(&heard), body.as_bytes()), 1, "{body} was sent once and not again");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
