@@ -217,6 +217,36 @@ async fn what_was_confirmed_survives_a_broker_that_is_killed() {
     }
 }
 
+/// What the client library is asked after its own thread has seen the end of the connection, and before the rest of it
+/// knows, nobody answers. It is not the event that was silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_ends_while_a_channel_is_opened_blames_nobody() {
+    let Some(bench) = Rabbit::shared().await else { return };
+    for _ in 0..8 {
+        let (sink, gate) = (bench.with(json!({})), bench.gate.clone());
+        let said = tokio::task::spawn_blocking(|| around_the_end(sink, gate)).await.expect("no panic");
+        assert!(!said[0].starts_with("retry: "), "{said:?}");
+        assert_eq!(said[1], "delivered");
+    }
+}
+
+/// What is said of an event that is sent when the library's thread has just seen the end, and of the next one. On a runtime
+/// of one thread: while that one sleeps, nothing else in the library hears of it.
+fn around_the_end(sink: Arc<RabbitmqSink>, gate: Arc<Gate>) -> [String; 2] {
+    let moment = Duration::from_millis(50);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        // It is reset together with the sink's connection, which wakes us up when it wakes the library's thread.
+        let bell = tokio::net::TcpStream::connect(("127.0.0.1", gate.port())).await.expect("let in");
+        assert_eq!(sink.check().await, Ok(()), "connected, and no channel is kept");
+        gate.reset_connections();
+        std::thread::sleep(moment);
+        drop(bell.readable().await);
+        std::thread::sleep(moment);
+        [outcomes(&*sink, &["t"]).await.remove(0), outcomes(&*sink, &["t"]).await.remove(0)]
+    })
+}
+
 fn page(topics: &[&str]) -> Page {
     let event = |(seq, topic): (usize, &&str)| {
         let seq = i64::try_from(seq).expect("small");

@@ -12,7 +12,7 @@ use lapin::options::{
     BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueDeclareOptions,
 };
 use lapin::types::FieldTable;
-use lapin::{Channel, Confirmation, Connection, Event, ExchangeKind};
+use lapin::{Channel, Confirmation, Connection, ConnectionState, ErrorKind, Event, ExchangeKind};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -27,9 +27,31 @@ pub(super) struct Link {
     connection: Connection,
     idle: Mutex<Vec<Channel>>,
     permits: Semaphore,
-    /// Why the server takes nothing at the moment, if it does not.
-    blocked: watch::Receiver<Option<String>>,
+    state: watch::Receiver<State>,
     listening: JoinHandle<()>,
+}
+
+/// What the server and the client library have said about the connection.
+#[derive(Debug)]
+enum State {
+    Open,
+    /// The server takes nothing at the moment, and why.
+    Blocked(String),
+    Over,
+}
+
+impl State {
+    fn blocked(&self) -> Option<String> {
+        match self {
+            Self::Blocked(reason) => Some(reason.clone()),
+            Self::Open | Self::Over => None,
+        }
+    }
+
+    fn over(&self) -> Option<lapin::Error> {
+        let over = matches!(self, Self::Over);
+        over.then(|| ErrorKind::InvalidConnectionState(ConnectionState::Error).into())
+    }
 }
 
 impl Drop for Link {
@@ -48,7 +70,7 @@ impl Link {
             Err(_) => return Err(format!("no connection within {:?}", settings.timeout)),
         };
         let channels = usize::from(connection.configuration().channel_max());
-        let (blocked, listening) = listen(&connection);
+        let (state, listening) = listen(&connection);
         Ok(Self {
             permits: Semaphore::new(settings.in_flight.min(if channels == 0 {
                 usize::MAX
@@ -57,7 +79,7 @@ impl Link {
             })),
             connection,
             idle: Mutex::default(),
-            blocked,
+            state,
             listening,
         })
     }
@@ -77,16 +99,20 @@ impl Link {
 
     /// Why the server has blocked this connection, if it has.
     pub(super) fn blocked(&self) -> Option<String> {
-        self.blocked.borrow().clone()
+        self.state.borrow().blocked()
     }
 
     /// Returns when the server blocks this connection.
     pub(super) async fn until_blocked(&self) -> String {
-        let mut blocked = self.blocked.clone();
-        let reason = blocked.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        match reason {
-            Some(reason) => reason,
-            // Nobody listens any more: the connection is over, which its users learn from it.
+        self.until(State::blocked).await
+    }
+
+    async fn until<T>(&self, what: impl Fn(&State) -> Option<T>) -> T {
+        let mut states = self.state.clone();
+        let state = states.wait_for(|state| what(state).is_some()).await;
+        match state.ok().and_then(|state| what(&state)) {
+            Some(found) => found,
+            // Nobody listens any more, so it will not be said.
             None => std::future::pending().await,
         }
     }
@@ -114,28 +140,38 @@ impl Link {
         if let Some(channel) = idle {
             return Ok(channel);
         }
-        let channel = self.connection.create_channel().await?;
+        let channel = self.new_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(channel)
+    }
+
+    /// The client library answers no request for a channel that comes after its own thread has seen the end of the
+    /// connection and before the rest of it knows. That would look like a server that is silent about an event.
+    async fn new_channel(&self) -> lapin::Result<Channel> {
+        tokio::select! {
+            biased;
+            channel = self.connection.create_channel() => channel,
+            error = self.until(State::over) => Err(error),
+        }
     }
 
     /// Whether an exchange is there. On a channel of its own, which an absent one costs.
     pub(super) async fn see_exchange(&self, exchange: &str) -> lapin::Result<()> {
         let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-        let channel = self.connection.create_channel().await?;
+        let channel = self.new_channel().await?;
         channel.exchange_declare(exchange.into(), ExchangeKind::Direct, options, FieldTable::default()).await
     }
 
     /// Whether a queue is there.
     pub(super) async fn see_queue(&self, queue: &str) -> lapin::Result<()> {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let channel = self.connection.create_channel().await?;
+        let channel = self.new_channel().await?;
         channel.queue_declare(queue.into(), options, FieldTable::default()).await.map(drop)
     }
 
     /// Whether the server answers at all.
     pub(super) async fn see_server(&self) -> lapin::Result<()> {
-        self.connection.create_channel().await.map(drop)
+        self.new_channel().await.map(drop)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Channel>> {
@@ -143,18 +179,21 @@ impl Link {
     }
 }
 
-/// Keeps note of what the server says about alarms.
-fn listen(connection: &Connection) -> (watch::Receiver<Option<String>>, JoinHandle<()>) {
-    let (tell, blocked) = watch::channel(None);
-    let mut events = connection.events_listener();
+/// Keeps note of alarms of the server and of the end of the connection.
+fn listen(connection: &Connection) -> (watch::Receiver<State>, JoinHandle<()>) {
+    let (tell, state) = watch::channel(State::Open);
+    let (status, mut events) = (connection.status().clone(), connection.events_listener());
     let listening = tokio::spawn(async move {
         while let Some(event) = events.next().await {
-            match event {
-                Event::ConnectionBlocked(reason) => tell.send_replace(Some(reason)),
-                Event::ConnectionUnblocked => tell.send_replace(None),
+            let state = match event {
+                Event::ConnectionBlocked(reason) => State::Blocked(reason),
+                Event::ConnectionUnblocked => State::Open,
+                // The end of a channel is told in the same words.
+                Event::Error(_) if !status.connected() => State::Over,
                 _ => continue,
             };
+            tell.send_replace(state);
         }
     });
-    (blocked, listening)
+    (state, listening)
 }
