@@ -101,6 +101,32 @@ impl Envelope {
     }
 }
 
+/// The names of all attributes there are, each with its name in headers of HTTP and NATS, which need not be put together
+/// for every event.
+#[cfg(any(feature = "nats", feature = "webhook"))]
+pub(crate) fn header_names<N>(name_of: impl Fn(&'static str) -> N) -> Vec<(&'static str, N)> {
+    let named = |name: &'static str| (name, name_of(String::leak(format!("ce-{name}"))));
+    NAMES.into_iter().map(named).collect()
+}
+
+#[cfg(any(feature = "nats", feature = "webhook"))]
+const NAMES: [&str; 14] = [
+    "specversion",
+    "id",
+    "source",
+    "type",
+    "time",
+    "namespace",
+    "topic",
+    "subject",
+    "partitionkey",
+    "aggregatetype",
+    "aggregateid",
+    "tenantid",
+    "traceparent",
+    "tracestate",
+];
+
 /// The attributes in a fixed order. Names of extensions are lower-case letters and digits, as the specification wants.
 fn attributes(event: &Event, source: String) -> Vec<(&'static str, Cow<'_, str>)> {
     let required = [
@@ -182,6 +208,18 @@ mod tests {
         let new = NewEvent::bytes("orders", payload).content_type(content_type).event_type("order.created");
         let new = new.aggregate("order", "o-1").header("traceparent", "00-ab-cd-01").header("a", "b");
         new.stored(7, DateTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    #[cfg(any(feature = "nats", feature = "webhook"))]
+    fn every_attribute_has_its_name_in_headers() {
+        let everything = NewEvent::bytes("t", "x").event_type("e").key("k").aggregate("a", "1");
+        let everything = everything.header("traceparent", "00-ab-cd-01").header("tracestate", "a=b");
+        let event = everything.tenant(uuid::Uuid::nil()).stored(7, DateTime::UNIX_EPOCH);
+        let message = Envelope::default().message(&event).expect("a message");
+        let (names, headers): (Vec<&str>, Vec<&str>) = header_names(|name| name).into_iter().unzip();
+        assert_eq!(message.attributes.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+        assert_eq!(headers[..2], ["ce-specversion", "ce-id"]);
     }
 
     #[test]

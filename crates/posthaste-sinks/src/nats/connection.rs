@@ -4,12 +4,18 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::client::traits::Publisher;
 use async_nats::connection::State;
-use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::context::{ContextBuilder, PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
-use tokio::time::timeout;
+use async_nats::message::OutboundMessage;
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, ServerAddr, client};
+use bytes::Bytes;
+use futures::FutureExt;
+use tokio::task::unconstrained;
+use tokio::time::{Instant, timeout};
 
+use super::answers::{Answers, Expected};
 use super::settings::{NatsLogin, NatsSettings};
 
 /// Nobody listens on port 0, anywhere: where a client goes that must not reconnect. It has no setting for that.
@@ -18,8 +24,10 @@ const NOWHERE: &str = "nats://127.0.0.1:0";
 /// One connection with its JetStream context. Once it is lost it stays lost.
 #[derive(Debug)]
 pub(super) struct Connection {
+    /// For questions. Events are published past it, see `answers`.
     pub(super) jetstream: Context,
     client: Client,
+    answers: Answers,
     /// The last complaint of the server, which it does not tie to a message.
     complaint: Arc<Mutex<Option<String>>>,
 }
@@ -39,8 +47,28 @@ impl Connection {
         let options = options(settings, complaint.clone()).await?;
         let client = options.connect(addresses).await.map_err(|error| explain(error.kind(), &error))?;
         let nowhere = client.set_server_pool(NOWHERE).await;
-        nowhere.map_err(|_| "the connection was lost at once".to_owned())?;
-        Ok(Self { jetstream: context(client.clone(), settings), client, complaint })
+        nowhere.map_err(|_| lost())?;
+        let answers = Answers::listen(&client, settings.timeout).await.map_err(|_| lost())?;
+        Ok(Self { jetstream: context(client.clone(), settings), client, answers, complaint })
+    }
+
+    /// Hands a message to the client. What is returned waits for the answer of a stream, for the timeout from now on.
+    pub(super) fn publish(
+        &self,
+        now: Instant,
+        subject: String,
+        headers: HeaderMap,
+        payload: Bytes,
+    ) -> Result<Expected<'_>, PublishError> {
+        let expected = self.answers.expect(now);
+        let (subject, reply) = (subject.into(), Some(expected.reply_to().into()));
+        let message = OutboundMessage { subject, reply, headers: Some(headers), payload };
+        // Not awaited: there is room for all that may be on its way, and a future for it would be most of what each event
+        // of a page takes. Unconstrained, or the runtime would say that there is none after a hundred messages in a row.
+        match unconstrained(self.client.publish_message(message)).now_or_never() {
+            Some(taken) => taken.map(|()| expected).map_err(refused),
+            None => Err(PublishError::new(PublishErrorKind::MaxAckPending)),
+        }
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -57,11 +85,21 @@ impl Connection {
     }
 }
 
-/// The bound on unacknowledged messages is the sink's own, because the client's default waits for ever. The client's
-/// bound is wider: it also counts what was given up, until the acknowledgement arrives or its time is over.
+fn lost() -> String {
+    "the connection was lost at once".to_owned()
+}
+
 fn context(client: Client, settings: &NatsSettings) -> Context {
-    let builder = ContextBuilder::new().timeout(settings.timeout).ack_timeout(settings.timeout);
-    builder.max_ack_inflight(settings.in_flight * 4).backpressure_on_inflight(false).build(client)
+    ContextBuilder::new().timeout(settings.timeout).build(client)
+}
+
+/// What the client refuses to send, in the words of JetStream.
+fn refused(error: client::PublishError) -> PublishError {
+    let kind = match error.kind() {
+        client::PublishErrorKind::MaxPayloadExceeded => PublishErrorKind::MaxPayloadExceeded,
+        _ => PublishErrorKind::Other,
+    };
+    PublishError::with_source(kind, error)
 }
 
 async fn options(
@@ -70,6 +108,7 @@ async fn options(
 ) -> Result<ConnectOptions, String> {
     let mut options = ConnectOptions::new()
         .name("posthaste")
+        .client_capacity(settings.in_flight * 4)
         .connection_timeout(settings.timeout)
         .request_timeout(Some(settings.timeout))
         .ping_interval(Duration::from_secs(10))

@@ -1,13 +1,14 @@
 //! An event as a message: its subject and its headers.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
-use async_nats::{HeaderMap, HeaderName, header};
+use async_nats::header::{self, HeaderMap, HeaderName, IntoHeaderName};
 use bytes::Bytes;
 use posthaste::Event;
 
 use crate::endpoint::Route;
-use crate::envelope::{Form, percent_encode};
+use crate::envelope::{Form, header_names, percent_encode};
 use crate::template::Template;
 
 /// Far above any sensible subject, and below what the server closes the connection for (4,096 with all around it).
@@ -56,11 +57,11 @@ pub(super) fn message(
         let unfit = |_| format!("NATS cannot carry a header with the name `{name}`");
         headers.insert(name.parse::<HeaderName>().map_err(unfit)?, &*producers_value(name, value));
     }
-    for (name, value) in &message.attributes {
-        headers.insert(format!("ce-{name}"), &*percent_encode(value));
+    for (name, value) in message.attributes {
+        headers.insert(attribute_name(name), encoded(value));
     }
     match route.envelope.form() {
-        Form::Binary => headers.insert("ce-datacontenttype", &*percent_encode(&message.content_type)),
+        Form::Binary => headers.insert(CONTENT_TYPE, encoded(message.content_type)),
         Form::Structured => headers.insert("Content-Type", &*message.content_type),
     }
     headers.insert(header::NATS_MESSAGE_ID, event.id.to_string());
@@ -68,6 +69,24 @@ pub(super) fn message(
         headers.insert(header::NATS_EXPECTED_STREAM, stream);
     }
     Ok((headers, message.body.into_owned().into()))
+}
+
+/// The names of the attributes that there are, ready to be sent.
+static ATTRIBUTES: LazyLock<Vec<(&str, HeaderName)>> =
+    LazyLock::new(|| header_names(HeaderName::from_static));
+const CONTENT_TYPE: HeaderName = HeaderName::from_static("ce-datacontenttype");
+
+fn attribute_name(name: &str) -> HeaderName {
+    let known = ATTRIBUTES.iter().find(|(known, _)| *known == name);
+    known.map_or_else(|| format!("ce-{name}").into_header_name(), |(_, header)| header.clone())
+}
+
+/// What needs no encoding is not copied.
+fn encoded(value: Cow<'_, str>) -> String {
+    match percent_encode(&value) {
+        Cow::Borrowed(_) => value.into_owned(),
+        Cow::Owned(encoded) => encoded,
+    }
 }
 
 /// `nats-` headers are commands: one of them empties a stream.

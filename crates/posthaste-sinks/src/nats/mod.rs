@@ -18,6 +18,7 @@
 //! behind our back, perhaps after another relay has delivered the event and its followers. So a lost connection is
 //! thrown away with everything in it, and the next page opens another one.
 
+mod answers;
 mod connection;
 mod errors;
 mod message;

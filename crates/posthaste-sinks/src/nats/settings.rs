@@ -64,7 +64,7 @@ impl NatsSettings {
             login: NatsLogin::None,
             tls: Tls::default(),
             timeout: Duration::from_secs(5),
-            in_flight: 256,
+            in_flight: 1024,
         }
     }
 

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, PublishErrorKind};
-use async_nats::jetstream::publish::PublishAck;
 use async_trait::async_trait;
-use bytes::Bytes;
 use posthaste::{Event, EventId, Outcome, Page, Sink};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::answers::{Expected, Stored};
 use super::connection::{Connection, chain};
 use super::errors::{Destination, Failure, failure};
 use super::message::{message, subject};
@@ -97,14 +96,6 @@ impl NatsSink {
 
     async fn send(&self, suspects: &Suspects<'_>, parcel: &Parcel, last_start: Instant) -> Outcome {
         let Parcel { index, event, attempt } = parcel;
-        let prepared = subject(&self.settings.subject, event).and_then(|subject| {
-            let (headers, body) = message(&self.route, self.settings.stream.as_deref(), event)?;
-            Ok((subject, headers, body))
-        });
-        let (subject, headers, body) = match prepared {
-            Ok(prepared) => prepared,
-            Err(sentence) => return Outcome::dead(format!("NATS: {sentence}")),
-        };
         let Some(turn) = self.turn(last_start).await else { return too_late() };
         // The one that works now: what was silent about an earlier event of the page is forgotten.
         let connection = match self.at_hand() {
@@ -117,14 +108,18 @@ impl NatsSink {
             },
         };
         let sent = Instant::now();
-        let answer = self.publish(&connection, &subject, headers, body).await;
+        let answer = match self.publish(&connection, event, sent) {
+            Ok(Ok(expected)) => expected.await,
+            Ok(Err(error)) => Err(error),
+            Err(sentence) => return Outcome::dead(format!("NATS: {sentence}")),
+        };
         drop(turn);
         match answer {
-            Ok(ack) => {
+            Ok(stored) => {
                 suspects.accepted();
-                self.delivered(event, *attempt, &ack)
+                self.delivered(event, *attempt, &stored)
             }
-            Err(error) => match Box::pin(self.failed(&connection, event, &subject, &error)).await {
+            Err(error) => match Box::pin(self.failed(&connection, event, &error)).await {
                 Failure::Refused(reason) if is_silence(&error) => {
                     suspects.suspect(*index, sent, Outcome::retry(reason))
                 }
@@ -133,39 +128,38 @@ impl NatsSink {
         }
     }
 
+    /// The outer error says why there can be no message for this event.
+    fn publish<'c>(
+        &self,
+        connection: &'c Connection,
+        event: &Event,
+        now: Instant,
+    ) -> Result<Result<Expected<'c>, PublishError>, String> {
+        let subject = subject(&self.settings.subject, event)?;
+        let (headers, body) = message(&self.route, self.settings.stream.as_deref(), event)?;
+        Ok(connection.publish(now, subject, headers, body))
+    }
+
     /// Pages that are delivered at once wait here for each other, which is no silence of the server.
     async fn turn(&self, last_start: Instant) -> Option<SemaphorePermit<'_>> {
         match self.in_flight.try_acquire() {
             Ok(turn) => Some(turn),
-            Err(_) => timeout_at(last_start, self.in_flight.acquire()).await.ok()?.ok(),
+            Err(_) => Box::pin(timeout_at(last_start, self.in_flight.acquire())).await.ok()?.ok(),
         }
     }
 
-    /// Sends and waits for the acknowledgement, both within the timeout.
-    async fn publish(
-        &self,
-        connection: &Connection,
-        subject: &str,
-        headers: async_nats::HeaderMap,
-        body: Bytes,
-    ) -> Result<PublishAck, PublishError> {
-        let publishing = async {
-            let sent = connection.jetstream.publish_with_headers(subject.to_owned(), headers, body);
-            sent.await?.await
-        };
-        let answer = timeout(self.settings.timeout, publishing).await;
-        answer.unwrap_or_else(|_| Err(PublishError::new(PublishErrorKind::TimedOut)))
-    }
-
-    fn delivered(&self, event: &Event, attempt: u32, ack: &PublishAck) -> Outcome {
-        let known = self.unsure().remove(&event.id);
-        if ack.duplicate && attempt == 1 && !known {
+    fn delivered(&self, event: &Event, attempt: u32, stored: &Stored) -> Outcome {
+        let known = self.forget_doubt(event.id);
+        if let Stored::Already { stream, sequence } = stored
+            && attempt == 1
+            && !known
+        {
             self.unexpected_duplicates.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 subscription = %self.route.subscription,
                 event = %event.id,
-                stream = %ack.stream,
-                sequence = ack.sequence,
+                stream = %stream,
+                sequence,
                 "the stream already has a message with this event's id, although this is the first attempt to send it, and \
                  dropped this one: either another subscription or step delivers to the same stream (give each a stream \
                  of its own), or another worker sent it and was lost (harmless), or something else publishes with our \
@@ -175,14 +169,9 @@ impl NatsSink {
         Outcome::Delivered
     }
 
-    async fn failed(
-        &self,
-        connection: &Arc<Connection>,
-        event: &Event,
-        subject: &str,
-        error: &PublishError,
-    ) -> Failure {
-        let silent = is_silence(error);
+    async fn failed(&self, connection: &Arc<Connection>, event: &Event, error: &PublishError) -> Failure {
+        let (silent, subject) =
+            (is_silence(error), &subject(&self.settings.subject, event).unwrap_or_default());
         let mut failure = failure(error, subject);
         if silent || error.kind() == PublishErrorKind::StreamNotFound {
             let looking = self.second_look(connection, subject, silent);
@@ -234,6 +223,12 @@ impl NatsSink {
 
     fn unsure(&self) -> MutexGuard<'_, HashSet<EventId>> {
         self.unsure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody knew before whether it had arrived. Mostly there is no doubt about any event.
+    fn forget_doubt(&self, event: EventId) -> bool {
+        let mut unsure = self.unsure();
+        !unsure.is_empty() && unsure.remove(&event)
     }
 
     fn remember(&self, event: EventId) {

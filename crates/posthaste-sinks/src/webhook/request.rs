@@ -1,13 +1,14 @@
 //! What travels: an event as an HTTP request.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use chrono::Utc;
 use posthaste::Event;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Url};
 
-use crate::envelope::{Envelope, percent_encode};
+use crate::envelope::{Envelope, header_names, percent_encode};
 
 use super::reserved::is_for_producers;
 use super::settings::WebhookSettings;
@@ -69,22 +70,8 @@ fn carried(value: &str) -> Cow<'_, str> {
 }
 
 /// The names of the attributes that there are, ready to be sent.
-static ATTRIBUTES: [(&str, HeaderName); 14] = [
-    ("specversion", HeaderName::from_static("ce-specversion")),
-    ("id", HeaderName::from_static("ce-id")),
-    ("source", HeaderName::from_static("ce-source")),
-    ("type", HeaderName::from_static("ce-type")),
-    ("time", HeaderName::from_static("ce-time")),
-    ("namespace", HeaderName::from_static("ce-namespace")),
-    ("topic", HeaderName::from_static("ce-topic")),
-    ("subject", HeaderName::from_static("ce-subject")),
-    ("partitionkey", HeaderName::from_static("ce-partitionkey")),
-    ("aggregatetype", HeaderName::from_static("ce-aggregatetype")),
-    ("aggregateid", HeaderName::from_static("ce-aggregateid")),
-    ("tenantid", HeaderName::from_static("ce-tenantid")),
-    ("traceparent", HeaderName::from_static("ce-traceparent")),
-    ("tracestate", HeaderName::from_static("ce-tracestate")),
-];
+static ATTRIBUTES: LazyLock<Vec<(&str, HeaderName)>> =
+    LazyLock::new(|| header_names(HeaderName::from_static));
 
 fn attribute_name(name: &str) -> Result<HeaderName, String> {
     let known = ATTRIBUTES.iter().find(|(known, _)| *known == name);

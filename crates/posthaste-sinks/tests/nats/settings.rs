@@ -27,7 +27,7 @@ fn a_small_table_is_enough() {
     let settings = good(json!({ "url": "localhost" }));
     assert_eq!(settings.urls, ["nats://localhost:4222"]);
     assert_eq!(settings.subject, Template::parse("{topic}").expect("a template"));
-    assert_eq!((settings.tls.on, settings.in_flight), (false, 256));
+    assert_eq!((settings.tls.on, settings.in_flight), (false, 1024));
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(super) trait Broker: Sized + Send + Sync + 'static {
     const EVENTS: u64;
     /// What stands before the names of attributes.
     const PREFIX: &'static str;
+    /// So many events per claim: what served best, as with the peers.
+    const BATCH: u32 = ours::BATCH;
 
     /// Its client, connected.
     type Client: Send + Sync;
@@ -106,7 +108,7 @@ async fn alone<B: Broker>(broker: Arc<B>, count: u64) -> Result<f64> {
 async fn ours<B: Broker>(broker: &B, posthaste: &Posthaste, turn: &AtomicU32, count: u64) -> Result<f64> {
     broker.clear().await?;
     let turn = turn.fetch_add(1, Ordering::Relaxed);
-    let subscription = ours::subscription(&format!("brokers-{turn}"), ClaimBy::Batch)?;
+    let subscription = ours::subscription_by(&format!("brokers-{turn}"), ClaimBy::Batch, B::BATCH)?;
     let sink = open(&broker.sink())?;
     send_first(&*sink).await?;
     let elapsed = ours::drain_to(posthaste, subscription, sink, count).await?;

@@ -73,6 +73,7 @@ impl<const LEADERS: i32> Broker for Kafka<LEADERS> {
     };
     const EVENTS: u64 = 500_000;
     const PREFIX: &'static str = "ce_";
+    const BATCH: u32 = 2000;
 
     type Client = FutureProducer;
 

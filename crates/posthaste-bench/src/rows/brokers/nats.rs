@@ -18,7 +18,7 @@ const STREAM: &str = "ORDERS";
 const SUBJECT: &str = "orders";
 
 /// The settings of the sink.
-const IN_FLIGHT: usize = 256;
+const IN_FLIGHT: usize = 1024;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Nats {
@@ -40,6 +40,7 @@ impl Broker for Nats {
     const TITLE: &'static str = "NATS JetStream";
     const EVENTS: u64 = 200_000;
     const PREFIX: &'static str = "ce-";
+    const BATCH: u32 = 2000;
 
     type Client = Context;
 
