@@ -106,7 +106,7 @@ fn producers_rights() -> BTreeSet<String> {
         listed("give", given),
         listed("select", "dedupe_keys"),
         listed("update", "dedupe_keys.event_id dedupe_keys.expires_at"),
-        listed("read", "doorbell last_ring"),
+        listed("read", "next_ring"),
         listed("call", "enqueue ring"),
         listed("call", HARMLESS),
     ]
@@ -119,7 +119,7 @@ fn may_view(deed: &str) -> bool {
     let (verb, name) = deed.split_once(' ').unwrap();
     match verb {
         "select" => true,
-        "read" => ["event_seq", "doorbell", "last_ring"].contains(&name),
+        "read" => ["event_seq", "doorbell", "next_ring"].contains(&name),
         "call" => HARMLESS.split(' ').any(|harmless| harmless == name),
         _ => false,
     }
@@ -136,7 +136,7 @@ fn may_relay(deed: &str) -> bool {
             let rewritten = ["dedupe_keys", "subscriptions", "lanes", "batches", "deliveries", "workers"];
             rewritten.contains(&table) || name == "meta.retained_to"
         }
-        "set" | "draw" => name == "doorbell",
+        "set" | "draw" => name == "doorbell" || name == "next_ring",
         "call" => ["take_mark", "ring"].contains(&name) || may_view(deed),
         // Whoever may delete from a table may lock it.
         "lock" => may_relay(&format!("delete {name}")) || may_relay(&format!("update {name}.")),

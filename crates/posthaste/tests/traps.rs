@@ -140,7 +140,7 @@ async fn a_library_producer_can_enqueue_but_writes_neither_xid_nor_seq() {
             "select nextval('posthaste.event_seq')",
             "select setval('posthaste.event_seq', 1)",
             "select setval('posthaste.doorbell', 1)",
-            "select setval('posthaste.last_ring', 1)",
+            "select setval('posthaste.next_ring', 1)",
             "select setval('posthaste.last_ring_seq', 1)",
             "select * from posthaste.events",
             "update posthaste.events set topic = 'x'",

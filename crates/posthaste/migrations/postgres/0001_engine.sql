@@ -55,8 +55,9 @@ create index dedupe_keys_expiry on {schema}.dedupe_keys (expires_at);
 -- seen at once by every snapshot, also by a producer in REPEATABLE READ.
 create sequence {schema}.doorbell minvalue 0 start 0;
 
--- When a producer last rang, as the epoch in milliseconds, and how far the log had grown then.
-create sequence {schema}.last_ring minvalue 0 start 0;
+-- From when on a producer rings, as the epoch in milliseconds: the largest number there is while no sign is up. And how far the log
+-- had grown at the last ring.
+create sequence {schema}.next_ring minvalue 0 start 0;
 create sequence {schema}.last_ring_seq minvalue 0 start 0;
 
 create table {schema}.subscriptions (
@@ -240,32 +241,42 @@ end $$;
 -- PostgreSQL refuses PREPARE TRANSACTION after a NOTIFY: producers that commit in two phases say
 -- `set local posthaste.ring = off` first, and are found by polling.
 --
--- A NOTIFY makes the commit wait for every other one, disk included. So each ring uses up 5 ms, and nobody rings once 40 ms more
--- than have passed are used up: 200 times a second at most, or a few times at once after a while. A ring that more than 16 events
--- have come before uses up 20 ms: nobody gains by more than 50 wake-ups a second for so many. `last_ring` is the time up to which
--- they are used up; beyond 60 ms, the clock was set back. Whoever heard a ring looks until all that came just after it have ended.
---
--- Without FROM, so that it becomes part of the statement that calls it: planning it for every event would cost more than the
--- insert. The distance from the middle of 40 and 60, because BETWEEN reads the sequence twice.
+-- Every event pays for this, and most of that is not the answer but getting the expression ready: so it is one number and one clock, and
+-- whatever else must be known is asked by ring(). Without FROM, so that it becomes part of the statement that calls it: planning it
+-- for every event would cost more than the insert.
 create function {schema}.ring_needed() returns boolean language sql volatile as $$
-  select coalesce(pg_sequence_last_value('{schema}.doorbell') > date_part('epoch', clock_timestamp()) * 1000
-    and abs(coalesce(pg_sequence_last_value('{schema}.last_ring'), 0) - date_part('epoch', clock_timestamp()) * 1000 - 50) > 10
-    and coalesce(current_setting('posthaste.ring', true), '') <> 'off', false)
+  select pg_sequence_last_value('{schema}.next_ring') <= date_part('epoch', clock_timestamp()) * 1000
 $$;
 
--- Rings. With the rights of its owner, because a producer may not write to the sequence otherwise.
-create function {schema}.ring() returns void language plpgsql volatile security definer
+-- Rings, unless the sign has come down by itself: then whoever notices it first says so to all others. With the rights of its
+-- owner, because a producer may not write to the sequences otherwise. Always null, and of a type that suits the insert it is part of.
+--
+-- A NOTIFY makes the commit wait for every other one, disk included. So each ring uses up 5 ms, and nobody rings once 40 ms more
+-- than have passed are used up: 200 times a second at most, or a few times at once after a while. A ring that more than 16 events
+-- have come before uses up 20 ms: nobody gains by more than 50 wake-ups a second for so many. `next_ring` is the time up to which
+-- they are used up, less those 40 ms. Whoever heard a ring looks until all that came just after it have ended.
+create function {schema}.ring() returns timestamptz language plpgsql volatile security definer
 set search_path = pg_catalog as $$
 declare
   now_ms bigint := extract(epoch from clock_timestamp()) * 1000;
   grown_to bigint := coalesce(pg_sequence_last_value('{schema}.event_seq'), 0);
   many boolean := grown_to - coalesce(pg_sequence_last_value('{schema}.last_ring_seq'), 0) > 16;
 begin
+  if current_setting('posthaste.ring', true) = 'off' then
+    return null;
+  end if;
+  if coalesce(pg_sequence_last_value('{schema}.doorbell'), 0) <= now_ms then
+    perform setval('{schema}.next_ring', 9223372036854775807);
+    -- A worker that has put up its sign meanwhile wrote there first and then here, where it has just been undone.
+    if coalesce(pg_sequence_last_value('{schema}.doorbell'), 0) <= now_ms then
+      return null;
+    end if;
+  end if;
   perform setval('{schema}.last_ring_seq', grown_to);
-  perform setval('{schema}.last_ring',
-    least(greatest(coalesce(pg_sequence_last_value('{schema}.last_ring'), 0), now_ms), now_ms + 40)
-      + case when many then 20 else 5 end);
+  perform setval('{schema}.next_ring',
+    greatest(least(pg_sequence_last_value('{schema}.next_ring'), now_ms), now_ms - 40) + case when many then 20 else 5 end);
   perform pg_notify('{schema}', '');
+  return null;
 end $$;
 
 -- An event id: a UUID of version 7.
@@ -581,7 +592,7 @@ begin
   execute format('grant insert (available_at, id, tenant_id, namespace, topic, event_type, key, aggregate_type, '
     'aggregate_id, dedupe_key, content_type, headers, payload) on {schema}.events to %I', role);
   execute format('grant select, insert, update on {schema}.dedupe_keys to %I', role);
-  execute format('grant select on {schema}.doorbell, {schema}.last_ring to %I', role);
+  execute format('grant select on {schema}.next_ring to %I', role);
   execute format('grant execute on function {schema}.ring to %I', role);
 end $$;
 revoke all on function {schema}.grant_producer from public;

@@ -42,7 +42,7 @@ begin
         'events.headers events.payload'),
       ('producer', 'select insert', 'table', 'dedupe_keys'),
       ('producer', 'update', 'column', 'dedupe_keys.event_id dedupe_keys.expires_at'),
-      ('producer', 'select', 'sequence', 'doorbell last_ring'),
+      ('producer', 'select', 'sequence', 'next_ring'),
 
       -- A relay delivers, and does what people tell it to: it adds no event and changes none, removes old ones, and rewrites
       -- neither the audit log nor what the database is.
@@ -50,13 +50,13 @@ begin
       ('relay', 'insert', 'table', 'subscriptions filters marks lanes batches deliveries workers operations'),
       ('relay', 'update', 'table', 'dedupe_keys subscriptions lanes batches deliveries workers'),
       ('relay', 'update', 'column', 'meta.retained_to'),
-      ('relay', 'update', 'sequence', 'doorbell'),
+      ('relay', 'update', 'sequence', 'doorbell next_ring'),
       ('relay', 'execute', 'function', 'take_mark ring ring_needed'),
 
       -- Both read everything; a viewer does nothing else.
       ('relay viewer', 'select', 'table', 'meta events dedupe_keys subscriptions filters marks lanes batches deliveries workers '
         'operations progress positions needs readers open_events event_status'),
-      ('relay viewer', 'select', 'sequence', 'event_seq doorbell last_ring'),
+      ('relay viewer', 'select', 'sequence', 'event_seq doorbell next_ring'),
       ('relay viewer', 'execute', 'function', 'lane_of unseen_after behind readable')
     ) as wanted (roles, privileges, kind, objects),
       unnest(string_to_array(wanted.roles, ' ')) as short,

@@ -3,6 +3,6 @@
 insert into {schema}.events (available_at, id, tenant_id, namespace, topic, event_type, key, aggregate_type,
   aggregate_id, dedupe_key, content_type, headers, payload)
 values (coalesce(
-    case when {schema}.ring_needed() then nullif({schema}.ring()::text, '')::timestamptz end,
+    case when {schema}.ring_needed() then {schema}.ring() end,
     $1, clock_timestamp() + $2 * interval '1 microsecond'),
   $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)

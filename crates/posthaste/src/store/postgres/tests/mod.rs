@@ -5,6 +5,7 @@ mod rights;
 mod windows;
 mod deadlines;
 mod kept;
+mod signs;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
