@@ -24,6 +24,12 @@ impl Bench {
         if self.quick { many / 50 } else { many }
     }
 
+    /// So many rounds for each one that was asked for, of samples that are as much shorter: a machine that others use too is fast or slow for
+    /// seconds, and both sides of a ratio should fall into the same mood.
+    pub(crate) fn rounds_times(&self, times: usize) -> usize {
+        if self.quick { self.rounds } else { self.rounds * times }
+    }
+
     /// How long a row lasts: this many seconds, or a fifth in a quick run.
     pub(crate) fn seconds(&self, many: u64) -> u64 {
         if self.quick { (many / 5).max(1) } else { many }

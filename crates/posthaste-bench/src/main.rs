@@ -1,6 +1,7 @@
 //! Measures Posthaste side by side with what people would use instead. `cargo xtask bench` starts the server, builds the
 //! peers and runs this.
 
+mod stolen;
 mod measure;
 mod work;
 mod cluster;
@@ -132,7 +133,9 @@ async fn measure(options: &Options) -> Result<Run> {
             continue;
         }
         eprintln!("{}: {}", row.name, row.about);
-        for figure in (row.run)(&bench).await? {
+        let (figures, stolen) = stolen::during((row.run)(&bench)).await;
+        for mut figure in figures? {
+            figure.stolen = stolen;
             report::print(&figure);
             run.figures.push(figure);
         }

@@ -125,6 +125,9 @@ pub(crate) struct Figure {
     pub(crate) demands: Vec<Demand>,
     /// Who could not take part, and why.
     pub(crate) skipped: Vec<(String, String)>,
+    /// The share of the processors that others took while it was measured.
+    #[serde(default)]
+    pub(crate) stolen: Option<f64>,
     /// The round that is measured now.
     #[serde(skip)]
     round: Option<usize>,
@@ -134,8 +137,8 @@ impl Figure {
     /// A figure that depends on the machine.
     pub(crate) fn timed(name: &str, title: impl Into<String>, unit: &str, better: Better) -> Self {
         let (name, title, unit) = (name.to_owned(), title.into(), unit.to_owned());
-        let (measured, demands, skipped) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, title, unit, better, kind: Kind::Time, measured, demands, skipped, round: None }
+        let (measured, demands, skipped, stolen) = (Vec::new(), Vec::new(), Vec::new(), None);
+        Self { name, title, unit, better, kind: Kind::Time, measured, demands, skipped, stolen, round: None }
     }
 
     /// A figure that is the same everywhere; less is better.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::measure::{Better, Demand, Figure};
+use crate::stolen;
 
 /// The settings of the server.
 pub(crate) fn print_settings(settings: &BTreeMap<String, String>) {
@@ -28,6 +29,9 @@ pub(crate) fn print(figure: &Figure) {
     }
     for (name, reason) in &figure.skipped {
         println!("  skipped: {name} ({reason})");
+    }
+    if let Some(sentence) = stolen::told(figure.stolen) {
+        println!("  {sentence}");
     }
 }
 

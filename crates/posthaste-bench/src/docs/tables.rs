@@ -3,6 +3,7 @@
 use super::number;
 use crate::measure::{Better, Figure, Kind, Measured, Role};
 use crate::report;
+use crate::stolen;
 
 /// One section of the page.
 pub(super) fn section(figure: &Figure) -> String {
@@ -13,9 +14,10 @@ pub(super) fn section(figure: &Figure) -> String {
 
 fn about(figure: &Figure) -> String {
     let better = if figure.better == Better::More { "more" } else { "less" };
-    let kind = match figure.kind {
-        Kind::Time => "A time: it depends on the machine.",
-        Kind::Count => "A count: a missed demand fails the run.",
+    let kind = match (figure.kind, stolen::told(figure.stolen)) {
+        (Kind::Time, None) => "A time: it depends on the machine.",
+        (Kind::Time, Some(told)) => &format!("A time: it depends on the machine, and {told}."),
+        (Kind::Count, _) => "A count: a missed demand fails the run.",
     };
     format!("{}. In {}; {better} is better. {kind}\n", escaped(&figure.title), escaped(&figure.unit))
 }
@@ -127,6 +129,11 @@ mod tests {
         ] {
             assert!(section.contains(line), "{line}\n{section}");
         }
+        let shared = Figure { stolen: Some(0.2), ..figure() };
+        assert!(
+            about(&shared)
+                .contains("depends on the machine, and others took 20 % of the processors meanwhile.")
+        );
         assert!(table(&Figure::counted("f", "", "B")).starts_with("Nobody"), "an empty table says so");
     }
 }

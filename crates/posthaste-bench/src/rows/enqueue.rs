@@ -18,10 +18,6 @@ use crate::worker::Following;
 
 const CONNECTIONS: u64 = 8;
 
-/// Rounds for each one that was asked for, and as much shorter: a disk is fast or slow for seconds, and a ratio of two samples should fall
-/// into the same mood.
-const MORE_ROUNDS: usize = 3;
-
 /// A worker first passes everything that was enqueued while it was not there.
 const FALLS_ASLEEP: Duration = Duration::from_secs(1);
 
@@ -31,7 +27,7 @@ const BARE: &str = "create table bare (id bigint generated always as identity pr
 
 /// One event per transaction.
 pub(crate) async fn single(bench: &Bench) -> Result<Vec<Figure>> {
-    let (seconds, rounds) = (bench.seconds(4), bench.rounds * MORE_ROUNDS);
+    let (seconds, rounds) = (bench.seconds(4), bench.rounds_times(3));
     let (pool, posthaste) = ours::create(&bench.cluster, "enqueue").await?;
     sqlx::query(BARE).execute(&pool).await?;
     let title =
@@ -74,7 +70,7 @@ pub(crate) async fn single(bench: &Bench) -> Result<Vec<Figure>> {
 }
 
 /// Takes down the sign of a worker that has ended: it would be up for many seconds more.
-async fn nobody_sleeps(pool: &PgPool) -> Result<()> {
+pub(crate) async fn nobody_sleeps(pool: &PgPool) -> Result<()> {
     sqlx::query("select setval('posthaste.doorbell', 0)").execute(pool).await?;
     Ok(())
 }

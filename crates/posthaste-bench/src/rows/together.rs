@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::bench::Bench;
 use crate::measure::{Better, Contender, Figure, Result, Role};
 use crate::ours;
-use crate::rows::enqueue::produce;
+use crate::rows::enqueue::{nobody_sleeps, produce};
 use crate::worker::Following;
 
 const PRODUCERS: u64 = 4;
 
 pub(crate) async fn together(bench: &Bench) -> Result<Vec<Figure>> {
-    let seconds = bench.seconds(15);
+    let (seconds, rounds) = (bench.seconds(6), bench.rounds_times(3));
     let (pool, posthaste) = ours::create(&bench.cluster, "together").await?;
-    let title =
-        format!("{PRODUCERS} producers, single-row transactions for {seconds} s, with and without a worker");
+    let title = format!(
+        "{PRODUCERS} producers, single-row transactions for {seconds} s, with and without a worker, {rounds} rounds"
+    );
     let figure = Figure::timed("together", title, "transactions/s", Better::More).demand(
         "with a worker",
         Some("without a worker"),
@@ -22,7 +23,8 @@ pub(crate) async fn together(bench: &Bench) -> Result<Vec<Figure>> {
     );
     let (pool, posthaste, cluster, turn) = (&pool, &posthaste, &bench.cluster, &AtomicU32::new(0));
     let contenders = vec![
-        Contender::new("without a worker", Role::Limit, move || produce(pool, posthaste, PRODUCERS, seconds)),
+        Contender::new("without a worker", Role::Limit, move || produce(pool, posthaste, PRODUCERS, seconds))
+            .prepared_by(move || nobody_sleeps(pool)),
         Contender::new("with a worker", Role::Ours, move || async move {
             // A new one each time: it begins with what is enqueued now.
             let name = format!("follows-{}", turn.fetch_add(1, Ordering::Relaxed));
@@ -35,5 +37,5 @@ pub(crate) async fn together(bench: &Bench) -> Result<Vec<Figure>> {
             }
         }),
     ];
-    Ok(vec![figure.measure(bench.rounds, contenders).await])
+    Ok(vec![figure.measure(rounds, contenders).await])
 }
