@@ -129,7 +129,8 @@ mod tests {
         ] {
             assert!(section.contains(line), "{line}\n{section}");
         }
-        let shared = Figure { stolen: Some(0.2), ..figure() };
+        let mut shared = figure();
+        shared.stolen = Some(0.2);
         assert!(
             about(&shared)
                 .contains("depends on the machine, and others took 20 % of the processors meanwhile.")
