@@ -36,9 +36,9 @@ pub(crate) enum Fresh {
     Batch(Batch),
     /// A page claimed by event: every event is a delivery with its own lease.
     Deliveries(Vec<DeliveryClaim>),
-    /// Nothing to claim now.
+    /// Nothing to claim now; perhaps the mark moved.
     Nothing,
-    /// Somebody else was faster, or only the mark moved: ask again.
+    /// Somebody else was faster, the lane is not where it was, or only the mark moved: ask again.
     Again,
     /// The lane belongs to somebody else now.
     LaneLost,

@@ -68,8 +68,10 @@ impl PgStore {
         if place.stop.is_some_and(|stop| place.hi.is_none() && place.lo.id == stop) {
             return self.close_lane(conn, reader, lane, owner).await;
         }
+        let began = place.hi.is_some();
         let opened = match self.claim_window(conn, claim, &mut place).await? {
             Window::Claimed(fresh) => {
+                let fresh = unless_all_was_seen(fresh, began, &place);
                 *cursor = Cursor::Postgres(place);
                 return Ok(fresh);
             }
@@ -86,6 +88,7 @@ impl PgStore {
         }
         let fresh = self.claim_next_page(conn, claim, &mut place, ahead).await?;
         if let Some(fresh) = fresh {
+            let fresh = unless_all_was_seen(fresh, began, &place);
             *cursor = Cursor::Postgres(place);
             return Ok(fresh);
         }
@@ -335,6 +338,15 @@ pub(super) fn claimed_batch(
         events: page.events,
         held: (claim.reader.order == Order::Strict).then(Held::default),
     })
+}
+
+/// A claim that opened a window, found nothing in it and closed it has only moved the mark. It has seen all there is, like a look in vain,
+/// and nobody need ask again at once; but what has come since a window was opened that `began` before is still to be seen.
+fn unless_all_was_seen(fresh: Fresh, began: bool, place: &PgCursor) -> Fresh {
+    match fresh {
+        Fresh::Again if !began && place.hi.is_none() && place.stop.is_none() => Fresh::Nothing,
+        fresh => fresh,
+    }
 }
 
 /// Once the log has grown up to here the lane's mark moves, whether or not it wants anything of that.

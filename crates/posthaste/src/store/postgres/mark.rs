@@ -72,6 +72,11 @@ impl Mark {
         self.steps.iter().rev().find(|(above, _)| *above < xid).map_or(0, |(_, seq)| *seq)
     }
 
+    /// The same of each of them.
+    pub(crate) fn bounds_of(&self, xids: &[u64]) -> Vec<i64> {
+        xids.iter().map(|xid| self.bound_of(*xid)).collect()
+    }
+
     /// Remembers, for each running transaction, the latest earlier mark it began after: that mark's floor bounds the
     /// search for its events once it has committed. Without this the search would start at the head of the log.
     pub(crate) fn following(mut self, lo: &Mark) -> Self {
@@ -135,7 +140,7 @@ impl Range {
     }
 
     fn of(lo: &Mark, late: Vec<u64>, pos: i64, ceil: i64) -> Self {
-        let bound = late.iter().map(|xid| lo.bound_of(*xid)).min().unwrap_or(0);
+        let bound = lo.bounds_of(&late).into_iter().min().unwrap_or(0);
         let (after, from_xid, late_ceil) = match lo.replay_from {
             // A replay reads everything from that seq on, and below it only what had not been seen.
             Some(from) => (pos.max(from - 1), 0, ceil.min(from - 1)),

@@ -15,6 +15,7 @@ use super::ahead::Ahead;
 use super::ask::{Ask, Together};
 use super::declare::{filter_of, listed};
 use super::mark::{Mark, Range, Snapshot};
+use super::statements::MOST_EVENTS;
 use super::window::NEAR;
 use super::{PgStore, duration_of, event_of};
 
@@ -36,10 +37,10 @@ pub(super) struct Most {
 
 impl Most {
     /// Whatever there is: for a page that was claimed before.
-    pub(super) const ALL: Self = Self { events: i64::MAX, bytes: usize::MAX };
+    pub(super) const ALL: Self = Self { events: MOST_EVENTS, bytes: usize::MAX };
 
     pub(super) fn page_of(events: u32) -> Self {
-        Self { events: i64::from(events), bytes: PAGE_BYTES }
+        Self { events: MOST_EVENTS.min(events.into()), bytes: PAGE_BYTES }
     }
 }
 
@@ -190,30 +191,29 @@ impl PgStore {
     ) -> Result<Option<(Mark, bool)>> {
         let doing = "look for events";
         let range = Range::beyond(&cursor.lo);
-        let (late_after, late_upto) =
-            if range.has_late() { (range.late_after, range.late_upto) } else { (0, 0) };
-        // The end of the log is not known before this statement; far branches are rare and asked for afterwards.
-        let near_upto = late_upto.min(late_after.saturating_add(NEAR));
         let row = bind_wanted(self.query(self.sql.look.clone()), 0, &cursor.filter, lane)
             .bind(range.after)
             .bind(range.from_xid.to_string())
-            .bind(late_after)
-            .bind(near_upto)
+            .bind(cursor.lo.bounds_of(&range.late))
+            .bind(range.late_upto)
             .bind(texts(&range.late))
             .bind(advance_from)
+            .bind(NEAR)
             .fetch_one(&mut *conn)
             .await
             .map_err(Error::database(doing))?;
         if row.get::<Option<&str>, _>("snapshot").is_some() {
             return taken_mark(&row).map(Some);
         }
-        if near_upto >= late_upto.min(row.get("last_seq")) || late_upto == 0 {
+        // The end of the log is not known before that statement; far branches are rare and asked for afterwards.
+        let Some(near_upto) = row.get::<Option<i64>, _>("late_upto") else { return Ok(None) };
+        if near_upto >= range.late_upto.min(row.get("last_seq")) {
             return Ok(None);
         }
         let found = bind_wanted(self.query(self.sql.look_far.clone()), 0, &cursor.filter, lane)
             .bind(near_upto)
-            .bind(late_upto)
-            .bind(bigints(&range.late))
+            .bind(range.late_upto)
+            .bind(row.get::<Vec<i64>, _>("late"))
             .fetch_one(&mut *conn)
             .await
             .map_err(Error::database(doing))?;

@@ -170,9 +170,18 @@ pub(super) const WANTED: &str = include_str!("sql/fragments/wanted.sql");
 const MATCHING: &str = include_str!("sql/fragments/matching.sql");
 const CHOSEN: &str = include_str!("sql/fragments/chosen.sql");
 
+/// The most events of a page, as statements have it: no page may be asked for that is larger, or it would seem to be the last one.
+pub(super) const MOST_EVENTS: i64 = 10_000;
+
 fn fill(text: &str, schema: &SchemaName) -> SqlStr {
-    let fragments =
-        [("{columns}", COLUMNS), ("{wanted}", WANTED), ("{matching}", MATCHING), ("{chosen}", CHOSEN)];
+    let most = MOST_EVENTS.to_string();
+    let fragments = [
+        ("{columns}", COLUMNS),
+        ("{wanted}", WANTED),
+        ("{matching}", MATCHING),
+        ("{chosen}", CHOSEN),
+        ("{most}", &most),
+    ];
     let text = fragments.iter().fold(text.to_owned(), |text, (name, part)| text.replace(name, part.trim()));
     AssertSqlSafe(text.replace("{schema}", schema.as_str())).into_sql_str()
 }

@@ -51,8 +51,7 @@ impl PgStore {
         {
             return Ok(Window::Longer);
         }
-        let beyond = Range::beyond(&place.lo);
-        if beyond.late.len() > MOST_LATE || beyond.has_late() && beyond.late_is_far(place.lo.ceil_seq) {
+        if Range::beyond(&place.lo).late.len() > MOST_LATE {
             place.longer_way();
             return Ok(Window::Longer);
         }
@@ -85,19 +84,14 @@ impl PgStore {
         owner: Token,
     ) -> Result<Vec<PgRow>> {
         let (range, most) = (Range::beyond(&place.lo), Most::page_of(claim.reader.settings.batch_size));
-        let late = if range.has_late() { &range.late[..] } else { &[] };
-        let (after, late_upto) = match late {
-            [] => (range.after, i64::MAX),
-            _ => (range.after.min(range.late_after), range.late_after.saturating_add(NEAR)),
-        };
         let allowed = MOST_UNFLUSHED * claim.reader.settings.batch_size as usize;
         let query = self.query_batch(self.sql.claim_window.clone(), place.number);
         bind_wanted(query, claim.reader.id, &place.filter, claim.lane)
-            .bind(after)
+            .bind(range.after)
             .bind(range.from_xid.to_string())
-            .bind(texts(late))
+            .bind(texts(&range.late))
             .bind(advance_from(place))
-            .bind(late_upto)
+            .bind(NEAR)
             .bind(most.events)
             .bind(i64::try_from(most.bytes).unwrap_or(i64::MAX))
             .bind(claim.lane.generation)
@@ -110,6 +104,7 @@ impl PgStore {
             .bind(i64::try_from(allowed.saturating_sub(place.unflushed)).unwrap_or(i64::MAX))
             .bind(micros(claim.holder.lease))
             .bind(as_pairs(&place.lo.known_steps()))
+            .bind(place.lo.bounds_of(&range.late))
             .fetch_all(conn)
             .await
             .map_err(Error::database(DOING))

@@ -5,22 +5,29 @@
 -- The order of a mark is kept (see take_mark()): the floor is read, with the flushed position, before the lane's row is locked,
 -- which is what draws the xid. That the snapshot is older than both makes only those late that began in between.
 --
--- Nothing is claimed if that takes more (`longer`): transactions that were running in `lo` ($10) may have events beyond $12; the
--- subscription has deliveries, so that events may be blocked or elsewhere; this is not a transaction of its own in READ
+-- Late are, of the transactions that were running in `lo` ($10), those that have ended; none of their events lies before what $25 has
+-- for each. Nothing is claimed if that takes more (`longer`): their events may lie more than $12 events apart; the subscription has deliveries, so that events may be blocked or elsewhere; this is not a transaction of its own in READ
 -- COMMITTED, which take_mark() refuses; or the page is so large that a worker that has stopped reading would keep the
 -- lane locked.
-with page as materialized (
+with late as materialized (
+  select array_agg(l.xid) as xids, min(l.after) as after
+  from unnest($10::text[]::xid8[], $25::bigint[]) l (xid, after)
+  where pg_visible_in_snapshot(l.xid, pg_current_snapshot())
+), page as materialized (
   select e.*, coalesce(sum(octet_length(e.payload)) over (order by e.seq rows between unbounded preceding and 1 preceding), 0)
     <= (select $14::bigint) as fits
   from (
-    select * from {schema}.events e
-    where e.seq > (select $8::bigint)
-      and (e.xid >= (select $9::text::xid8) or e.xid = any ((select $10::text[]::xid8[])::xid8[])) and {wanted}
+    select * from (
+      select * from {schema}.events e
+      where e.seq > (select least($8::bigint, after) from late)
+        and (e.xid >= (select $9::text::xid8) or e.xid = any ((select xids from late)::xid8[])) and {wanted}
+      order by e.seq limit {most}
+    ) e
     order by e.seq limit (select $13::bigint)
   ) e
 ), place as materialized (
   select f.*, s.seq as floor_seq, s.seq as ceil_seq, f.count > 0 or s.seq >= (select $11::bigint) as claims,
-    s.seq > (select $12::bigint) or f.bytes > 65536
+    s.seq > (select coalesce(after + $12::bigint, s.seq) from late) or f.bytes > 65536
       or current_setting('transaction_isolation') <> 'read committed' or pg_current_xact_id_if_assigned() is not null
       or (
         select d.seq from {schema}.deliveries d where d.subscription = $1 order by d.subscription, d.seq limit 1

@@ -84,17 +84,19 @@ impl Bench {
         let wanted = format!("{id}, null, null, null, null, 0, 1");
         vec![
             format!("progress({id}, 1, 0)"),
-            format!("look({wanted}, {middle}, '0', 0, 0, '{{}}', 999999999)"),
-            format!("look({wanted}, {last}, '{xid}', {}, {last}, '{{{xid}}}', 999999999)", last - 1000),
+            format!("look({wanted}, {middle}, '0', '{{}}', 0, '{{}}', 999999999, 4000)"),
             format!(
-                "claim_window({wanted}, {middle}, '0', '{{}}', 999999999, 999999999, 500, 16000000, 1, '{token}', \
-                 1000000, 1, 1, null, 'w', 0, 1000, '{{}}')"
+                "look({wanted}, {last}, '{xid}', '{{{}}}', {last}, '{{{xid}}}', 999999999, 4000)",
+                last - 1000
             ),
             format!(
-                "claim_window({wanted}, {}, '{xid}', '{{{xid}}}', 999999999, {}, 500, 16000000, 1, '{token}', 1000000, \
-                 1, 1, null, 'w', 0, 1000, '{{1, 1}}')",
-                last - 1000,
-                last + 3000
+                "claim_window({wanted}, {middle}, '0', '{{}}', 999999999, 4000, 500, 16000000, 1, '{token}', \
+                 1000000, 1, 1, null, 'w', 0, 1000, '{{}}', '{{}}')"
+            ),
+            format!(
+                "claim_window({wanted}, {last}, '{xid}', '{{{xid}}}', 999999999, 4000, 500, 16000000, 1, '{token}', 1000000, \
+                 1, 1, null, 'w', 0, 1000, '{{1, 1}}', '{{{}}}')",
+                last - 1000
             ),
             format!("page_plain({wanted}, {middle}, {last}, '0', '{snapshot}', 500)"),
             format!("page({wanted}, {middle}, {last}, '0', '{snapshot}', 0, 0, '{{}}', false, 500)"),
@@ -263,5 +265,70 @@ async fn no_page_is_read_by_several_processes() {
             is_parallel(format!("parallel_{call}")).await,
             "nothing keeps {call} from it, and it is not parallel"
         );
+    }
+}
+
+/// PostgreSQL compiles a plan to machine code, which takes it 50 ms and more, each time it runs one that it believes to cost so much.
+const COMPILED_ABOVE: f64 = 100_000.0;
+
+/// In a long log the planner must not believe that a page is expensive: it reads a few hundred rows along an index. Here the log has a few
+/// pages, and the planner is told that ten billion events are on them.
+#[tokio::test]
+async fn no_claim_is_compiled_however_long_the_log_is() {
+    let mut bench = Bench::new().await;
+    bench.grow(10_000).await;
+    bench.run("update pg_class set reltuples = 1e10 where oid = '{schema}.events'::regclass").await;
+    let calls = bench.hot_calls().await;
+    // The control is a filter of which the planner believes that it lets hardly anything through.
+    let refined = bench.store.sql.claim_window.as_str().replacen(
+        "else true",
+        "else e.topic = 'a' and e.namespace = 'b' and e.content_type = 'c' end and (e.topic = 'd' or e.topic = 'e') and case when true then true",
+        1,
+    );
+    assert_ne!(refined, bench.store.sql.claim_window.as_str());
+    bench.run(&format!("prepare refined_claim_window as {refined}")).await;
+    let mut cost = async |call: &str| {
+        let sql = AssertSqlSafe(format!("explain (format json) execute {call}"));
+        let plan: sqlx::types::Json<serde_json::Value> =
+            sqlx::query_scalar(sql).fetch_one(&mut bench.conn).await.unwrap();
+        plan.0[0]["Plan"]["Total Cost"].as_f64().unwrap()
+    };
+    for call in &calls {
+        let cost = cost(call).await;
+        println!("{cost:>9.0} {}", call.split('(').next().unwrap_or_default());
+        assert!(cost < COMPILED_ABOVE / 2.0, "{call} is believed to cost {cost}");
+    }
+    let claim = calls.iter().find(|call| call.starts_with("claim_window")).unwrap();
+    let refined = cost(&format!("refined_{claim}")).await;
+    assert!(refined > COMPILED_ABOVE, "nothing is believed to be expensive here: {refined}");
+}
+
+/// Somebody may leave a transaction open for hours. Its events may lie anywhere in what has come since, and are looked for once it has
+/// ended, not with every look before.
+#[tokio::test]
+async fn a_transaction_that_stays_open_makes_no_look_longer() {
+    let mut bench = Bench::new().await;
+    bench.grow(50_000).await;
+    let mut open = PgConnection::connect(&urls()[0]).await.unwrap();
+    open.execute("begin").await.unwrap();
+    let xid: String =
+        sqlx::query_scalar("select pg_current_xact_id()::text").fetch_one(&mut open).await.unwrap();
+    let (id, token, last, all) = (bench.reader.id, bench.owner.0, 50_000, 999_999_999);
+    let beyond = format!("{id}, null, null, null, null, 0, 1, {last}, '{all}'");
+    let looks = [
+        format!("look({beyond}, '{{0}}', {all}, '{{{xid}}}', {all}, {all})"),
+        format!(
+            "claim_window({beyond}, '{{{xid}}}', {all}, {all}, 500, 16000000, 1, '{token}', 1000000, 1, 1, null, 'w', 0, 1000, \
+             '{{1, 1}}', '{{0}}')"
+        ),
+    ];
+    for look in &looks {
+        let while_open = buffers(&bench.explain(look).await);
+        assert!(while_open < 50, "{look}: {while_open} buffers");
+    }
+    open.execute("commit").await.unwrap();
+    for look in &looks {
+        let ended = buffers(&bench.explain(look).await);
+        assert!(ended > 1_000, "the search would be seen, in {look}: {ended} buffers");
     }
 }

@@ -190,14 +190,44 @@ async fn what_is_late_far_back_large_or_in_trouble_goes_the_longer_way() {
     while claimer.pass(0).await {}
     assert!(longer(&claimer), "a page of 500 is large");
     claimer.cursor = Cursor::Unknown;
-    assert!(!claimer.pass(0).await);
-    assert!(longer(&claimer), "somebody is late, and thousands of events have passed since");
+    assert!(!claimer.pass(0).await, "somebody is late, and goes on");
     late.commit().await.unwrap();
-    assert!(claimer.pass(0).await);
+    assert!(claimer.pass(0).await && longer(&claimer), "it has ended after thousands of events");
     assert_eq!(
         claimer.claimed.into_iter().collect::<Vec<_>>(),
         (0..5_004).map(|n| (n, 1)).collect::<Vec<_>>()
     );
+}
+
+/// It saw all there was. To ask again at once would be a second look for each time that the mark moves.
+#[tokio::test]
+async fn a_claim_that_only_moved_the_mark_is_not_asked_for_again() {
+    let mut claimer = Claimer::new(500).await;
+    let store = claimer.store.clone();
+    let wants_nothing = Subscription::new("s").unwrap().topic("nothing");
+    claimer.reader = store.declare(&wants_nothing).await.unwrap();
+    let mut conn = store.pool.acquire().await.unwrap();
+    let many: Vec<NewEvent> = (0..300).map(numbered).collect();
+    store.enqueue(&mut conn, &many).await.unwrap();
+    let (lane, token) = (claimer.lane.lane, Some(claimer.lane.token));
+    let mut cursor = Cursor::Unknown;
+    let fresh = store.claim_fresh(&claimer.reader, lane, token, &claimer.holder, &mut cursor).await.unwrap();
+    assert!(matches!(fresh, Fresh::Nothing), "{fresh:?}");
+    let Cursor::Postgres(place) = &cursor else { panic!("the place is remembered") };
+    assert_eq!((place.number, place.lo.ceil_seq), (1, 300), "the mark has moved");
+}
+
+/// The rest of a window that was opened before may be empty, and yet more may have come since.
+#[tokio::test]
+async fn a_window_that_ends_with_an_empty_page_is_not_the_end_of_the_log() {
+    let mut claimer = Claimer::new(3).await;
+    let store = claimer.store.clone();
+    let mut conn = store.pool.acquire().await.unwrap();
+    let three: Vec<NewEvent> = (0..3).map(numbered).collect();
+    store.enqueue(&mut conn, &three).await.unwrap();
+    assert_eq!(claimer.claim().await.unwrap().events.len(), 3, "a full page, so the window may go on");
+    store.enqueue(&mut conn, &[numbered(3)]).await.unwrap();
+    assert_eq!(claimer.claim().await.unwrap().events.len(), 1);
 }
 
 /// A transaction that sees more than its statement, or less, would end a window at the wrong place.
