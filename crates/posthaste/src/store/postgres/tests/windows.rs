@@ -230,6 +230,22 @@ async fn a_window_that_ends_with_an_empty_page_is_not_the_end_of_the_log() {
     assert_eq!(claimer.claim().await.unwrap().events.len(), 1);
 }
 
+/// Statements have a limit of their own. A page that they cut must not seem to be the last one.
+#[tokio::test]
+async fn a_page_that_is_asked_to_be_larger_than_any_loses_nothing() {
+    let mut claimer = Claimer::new(500).await;
+    claimer.reader.settings.batch_size = 20_000;
+    let store = claimer.store.clone();
+    let mut conn = store.pool.acquire().await.unwrap();
+    let many: Vec<NewEvent> = (0..10_050).map(numbered).collect();
+    store.enqueue(&mut conn, &many).await.unwrap();
+    while claimer.pass(0).await {}
+    assert_eq!(
+        claimer.claimed.into_iter().collect::<Vec<_>>(),
+        (0..10_050).map(|n| (n, 1)).collect::<Vec<_>>()
+    );
+}
+
 /// A transaction that sees more than its statement, or less, would end a window at the wrong place.
 #[tokio::test]
 async fn a_window_is_claimed_in_read_committed_only() {
