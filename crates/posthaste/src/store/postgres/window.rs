@@ -51,11 +51,12 @@ impl PgStore {
         {
             return Ok(Window::Longer);
         }
-        if Range::beyond(&place.lo).late.len() > MOST_LATE {
+        let range = Range::beyond(&place.lo);
+        if range.late.len() > MOST_LATE {
             place.longer_way();
             return Ok(Window::Longer);
         }
-        let rows = self.open_and_claim(conn, claim, place, owner).await?;
+        let rows = self.open_and_claim(conn, claim, place, owner, &range).await?;
         let Some(first) = rows.first() else { return Ok(Window::Longer) };
         if first.get("longer") {
             place.longer_way();
@@ -82,8 +83,9 @@ impl PgStore {
         claim: &Claim<'_>,
         place: &PgCursor,
         owner: Token,
+        range: &Range,
     ) -> Result<Vec<PgRow>> {
-        let (range, most) = (Range::beyond(&place.lo), Most::page_of(claim.reader.settings.batch_size));
+        let most = Most::page_of(claim.reader.settings.batch_size);
         let allowed = MOST_UNFLUSHED * claim.reader.settings.batch_size as usize;
         let query = self.query_batch(self.sql.claim_window.clone(), place.number);
         bind_wanted(query, claim.reader.id, &place.filter, claim.lane)
