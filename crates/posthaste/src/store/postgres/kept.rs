@@ -7,13 +7,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use sqlx::PgPool;
 use tokio::task::JoinHandle;
 
 use super::deadline::Lent;
 use super::{Memory, PgStore};
 
-/// After this time it goes back to the pool.
-const KEPT_FOR: Duration = Duration::from_millis(5);
+/// After this time it goes back to the pool. Longer than a worker rests between two claims.
+const KEPT_FOR: Duration = Duration::from_millis(100);
+/// So often it is asked whether somebody else may be waiting for it: then it goes back at once.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Kept(Mutex<Shelf>);
@@ -39,14 +42,14 @@ impl Kept {
         (since.elapsed() < KEPT_FOR).then_some(conn)
     }
 
-    /// What nobody wanted for too long. `None`: nothing is left to watch.
-    fn clear_away(&self) -> Option<Vec<(Instant, Lent)>> {
+    /// What nobody wanted for too long, or everything if the pool has no other. `None`: nothing is left to watch.
+    pub(super) fn clear_away(&self, spare: bool) -> Option<Vec<(Instant, Lent)>> {
         let mut shelf = self.lock();
         if shelf.conns.is_empty() {
             shelf.watcher = None;
             return None;
         }
-        let unwanted = |(since, _): &mut (Instant, Lent)| since.elapsed() >= KEPT_FOR;
+        let unwanted = |(since, _): &mut (Instant, Lent)| !spare || since.elapsed() >= KEPT_FOR;
         Some(shelf.conns.extract_if(.., unwanted).collect())
     }
 
@@ -58,23 +61,27 @@ impl Kept {
 impl PgStore {
     /// Keeps a connection that has answered to the end, unless the pool has no other: then somebody may be waiting for it.
     pub(super) fn keep(&self, conn: Lent) {
-        let spare = self.pool.num_idle() > 0 || self.pool.size() < self.pool.options().get_max_connections();
-        if !spare {
+        if !has_spare(&self.pool) {
             return;
         }
         let mut shelf = self.memory.kept.lock();
         shelf.conns.push((Instant::now(), conn));
         if !shelf.is_watched() {
-            shelf.watcher = Some(tokio::spawn(give_back(self.memory.clone())));
+            shelf.watcher = Some(tokio::spawn(give_back(self.memory.clone(), self.pool.clone())));
         }
     }
 }
 
+/// Whether nobody has to wait for a connection that is kept.
+pub(super) fn has_spare(pool: &PgPool) -> bool {
+    pool.num_idle() > 0 || pool.size() < pool.options().get_max_connections()
+}
+
 /// Whatever is dropped goes back to the pool.
-async fn give_back(memory: Arc<Memory>) {
+async fn give_back(memory: Arc<Memory>, pool: PgPool) {
     loop {
-        tokio::time::sleep(KEPT_FOR).await;
-        let Some(unwanted) = memory.kept.clear_away() else { return };
+        tokio::time::sleep(LOOKED_AT_EVERY).await;
+        let Some(unwanted) = memory.kept.clear_away(has_spare(&pool)) else { return };
         drop(unwanted);
     }
 }

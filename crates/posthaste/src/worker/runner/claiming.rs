@@ -14,6 +14,7 @@ use crate::store::{BatchRef, Fresh};
 use crate::subscription::ClaimBy;
 
 use super::super::pace::{Turn, in_pace};
+use super::rest::Found;
 use super::{OPEN_BATCHES, OpenBatch, RECLAIM_EVERY, Reads, Runner};
 
 impl Runner {
@@ -103,13 +104,16 @@ impl Runner {
                     context.leases.hold(batch.token, 1, since, holder.lease);
                 }
                 let left_some = self.left_some(batch.events.len(), reader);
-                self.rest.claimed(since, batch.events.len(), left_some);
+                let events = batch.events.iter().map(|claimed| &claimed.event);
+                self.rest.claimed(since, &Found::since(since, events), left_some);
                 self.caught_up = (!left_some).then_some(self.rung);
                 self.take_in(batch);
             }
             Fresh::Deliveries(claims) => {
                 reached(Point::Claimed);
-                self.rest.claimed(since, claims.len(), self.left_some(claims.len(), reader));
+                let left_some = self.left_some(claims.len(), reader);
+                let events = claims.iter().map(|claim| &claim.event);
+                self.rest.claimed(since, &Found::since(since, events), left_some);
                 self.take_in_deliveries(claims, since);
             }
             Fresh::Again => {}

@@ -2,13 +2,23 @@
 
 use std::time::{Duration, Instant};
 
+use crate::event::Event;
 use crate::observe::Bell;
 
 /// A claim of this many events or more, and yet of less than a page: so many come that a few milliseconds later there
 /// are more of them. With fewer than 400 events a second nobody waits.
 const MANY: usize = 8;
-/// How long such a claim's successor waits.
+/// How long the runner rests after such a claim, at least.
 const GATHER: Duration = Duration::from_millis(20);
+/// A claim that took long was made on a busy machine. Who is busy with claims for at most so small a part of the time leaves
+/// the rest to the producers...
+const SHARE: u32 = 20;
+/// ...but nobody waits longer than this for it...
+const LONGEST_GATHER: Duration = Duration::from_millis(50);
+/// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB).
+const ONE_STATEMENT: usize = 48 << 10;
+/// What an event adds to its payload there.
+const AROUND_A_PAYLOAD: usize = 200;
 
 /// Rings that follow each other within this time...
 const SOON: Duration = Duration::from_millis(50);
@@ -23,6 +33,31 @@ pub(super) struct Rest {
     until: Option<Instant>,
     in_vain: u32,
     last: Option<Instant>,
+    claimed: Option<Instant>,
+}
+
+/// What a claim found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) events: usize,
+    pub(super) bytes: usize,
+    pub(super) took: Duration,
+}
+
+impl Found {
+    /// A claim that began then and ends now.
+    pub(super) fn since<'a>(began: Instant, events: impl Iterator<Item = &'a Event>) -> Self {
+        let sizes = events.map(|event| event.payload.len() + AROUND_A_PAYLOAD);
+        let (events, bytes) = sizes.fold((0, 0), |(events, bytes), size| (events + 1, bytes + size));
+        Self { events, bytes, took: began.elapsed() }
+    }
+
+    /// How long to rest, if what was found has come in so long. More comes during the next claim as well.
+    fn rest(&self, gathered: Duration) -> Duration {
+        let fits = gathered.as_secs_f64() * ONE_STATEMENT as f64 / self.bytes.max(1) as f64;
+        let fits = Duration::try_from_secs_f64(fits).unwrap_or(Duration::MAX).saturating_sub(self.took);
+        (self.took * SHARE).clamp(GATHER, fits.clamp(GATHER, LONGEST_GATHER))
+    }
 }
 
 impl Rest {
@@ -42,10 +77,12 @@ impl Rest {
         self.until?.checked_duration_since(now).filter(|left| !left.is_zero())
     }
 
-    /// A claim that began then found so many events, and perhaps left some.
-    pub(super) fn claimed(&mut self, began: Instant, events: usize, left_some: bool) {
+    /// A claim that began then and has just ended found these events, and perhaps left some.
+    pub(super) fn claimed(&mut self, began: Instant, found: &Found, left_some: bool) {
+        let gathered = self.claimed.replace(began).map(|before| began.duration_since(before));
         (self.in_vain, self.last) = (0, None);
-        self.until = (events >= MANY && !left_some).then(|| began + GATHER);
+        let rest = found.rest(gathered.unwrap_or(Duration::MAX));
+        self.until = (found.events >= MANY && !left_some).then(|| began + found.took + rest);
     }
 
     /// A look that began then found nothing.
@@ -61,10 +98,12 @@ impl Rest {
 mod tests {
     use super::*;
 
+    /// The rest after a claim that took a millisecond.
     fn rest_after_claim_of(events: usize, left_some: bool) -> Option<Duration> {
-        let (mut rest, now) = (Rest::default(), Instant::now());
-        rest.claimed(now, events, left_some);
-        rest.left_at(now)
+        let (mut rest, began) = (Rest::default(), Instant::now());
+        let found = Found { events, bytes: 0, took: Duration::from_millis(1) };
+        rest.claimed(began, &found, left_some);
+        rest.left_at(began + found.took)
     }
 
     #[test]
@@ -73,6 +112,44 @@ mod tests {
         assert_eq!(rest_after_claim_of(7, false), None);
         assert_eq!(rest_after_claim_of(8, false), Some(GATHER));
         assert_eq!(rest_after_claim_of(8, true), None, "a backlog");
+    }
+
+    #[test]
+    fn a_claim_that_took_longer_is_followed_by_a_longer_rest_within_bounds() {
+        let after = |millis| {
+            let found = Found { events: MANY, bytes: 4 << 10, took: Duration::from_millis(millis) };
+            found.rest(Duration::from_millis(50))
+        };
+        assert_eq!(after(1), GATHER);
+        assert_eq!(after(2), Duration::from_millis(40), "a twentieth of the time is spent on claims");
+        assert_eq!(after(1000), LONGEST_GATHER);
+    }
+
+    #[test]
+    fn no_more_gathers_in_a_rest_than_one_statement_claims() {
+        let after = |bytes, millis| {
+            let found = Found { events: MANY, bytes, took: Duration::from_millis(5) };
+            found.rest(Duration::from_millis(millis))
+        };
+        assert_eq!(after(ONE_STATEMENT, 35), Duration::from_millis(30), "that much came in 35 ms");
+        assert_eq!(after(ONE_STATEMENT * 2, 70), Duration::from_millis(30));
+        assert_eq!(after(ONE_STATEMENT * 100, 30), GATHER, "it never fits");
+        assert_eq!(after(ONE_STATEMENT, 10_000), LONGEST_GATHER);
+    }
+
+    #[test]
+    fn what_gathered_is_counted_from_claim_to_claim() {
+        let (mut rest, began) = (Rest::default(), Instant::now());
+        let found = Found { events: MANY, bytes: ONE_STATEMENT, took: Duration::from_millis(10) };
+        rest.claimed(began, &found, false);
+        assert_eq!(
+            rest.left_at(began + found.took),
+            Some(LONGEST_GATHER),
+            "nobody knows how long it took to come"
+        );
+        let next = began + Duration::from_millis(30);
+        rest.claimed(next, &found, false);
+        assert_eq!(rest.left_at(next + found.took), Some(Duration::from_millis(20)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -102,7 +179,7 @@ mod tests {
         assert_eq!(look(&mut rest, 60), None, "it was quiet");
         let again = (0..7).filter_map(|_| look(&mut rest, 5));
         assert_eq!(again.count(), 3);
-        rest.claimed(Instant::now(), 1, false);
+        rest.claimed(Instant::now(), &Found { events: 1, bytes: 0, took: Duration::ZERO }, false);
         assert_eq!(rest.left(), None);
     }
 }

@@ -11,6 +11,7 @@ use crate::id::WorkerName;
 use crate::lease::Holder;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::deadline::Lent;
+use crate::store::postgres::kept::has_spare;
 use crate::store::{BatchRef, Cursor, Fresh, Store};
 use crate::subscription::Subscription;
 
@@ -57,6 +58,22 @@ async fn the_last_connection_of_a_pool_is_not_kept() {
     store.keep(store.lend("test").await.unwrap());
     assert!(store.memory.kept.take().is_none(), "somebody may be waiting for it");
     store.pool.acquire().await.unwrap();
+}
+
+/// A pool may run short while one is kept that nobody has asked for yet.
+#[tokio::test]
+async fn a_kept_connection_goes_back_at_once_when_the_pool_has_no_other() {
+    let store = with_connections(&urls()[0], 2).await;
+    let mut seen = false;
+    // More than once: a machine may be busy for longer than it is kept.
+    for _ in 0..100 {
+        store.keep(store.lend("test").await.unwrap());
+        let unwanted = |spare| store.memory.kept.clear_away(spare).map_or(0, |conns| conns.len());
+        seen |= (unwanted(true), unwanted(false)) == (0, 1);
+    }
+    assert!(seen);
+    let all = [store.pool.acquire().await.unwrap(), store.pool.acquire().await.unwrap()];
+    assert!(!has_spare(&store.pool), "{} are lent", all.len());
 }
 
 #[tokio::test]
