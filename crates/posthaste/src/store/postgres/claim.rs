@@ -47,8 +47,8 @@ impl PgStore {
         };
         let claim = Claim { reader, lane, owner, holder };
         let fresh = self.claim_at(&mut conn, &claim, place, ahead, cursor).await?;
-        // Otherwise nobody asks soon, or a transaction may still have to be rolled back.
-        if matches!(fresh, Fresh::Batch(_) | Fresh::Deliveries(_)) {
+        // Otherwise a transaction may still have to be rolled back.
+        if matches!(fresh, Fresh::Batch(_) | Fresh::Deliveries(_) | Fresh::Nothing) {
             self.keep(conn);
         }
         Ok(fresh)
