@@ -72,9 +72,9 @@ impl PgStore {
     }
 }
 
-/// Whether nobody has to wait for a connection that is kept.
+/// Whether nobody has to wait for a connection that is kept. Whoever closes a pool waits for all of them.
 pub(super) fn has_spare(pool: &PgPool) -> bool {
-    pool.num_idle() > 0 || pool.size() < pool.options().get_max_connections()
+    !pool.is_closed() && (pool.num_idle() > 0 || pool.size() < pool.options().get_max_connections())
 }
 
 /// Whatever is dropped goes back to the pool.

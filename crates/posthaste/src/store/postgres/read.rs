@@ -206,7 +206,7 @@ impl PgStore {
             return taken_mark(&row).map(Some);
         }
         // The end of the log is not known before that statement; far branches are rare and asked for afterwards.
-        let Some(near_upto) = row.get::<Option<i64>, _>("late_upto") else { return Ok(None) };
+        let near_upto: i64 = row.get("late_upto");
         if near_upto >= range.late_upto.min(row.get("last_seq")) {
             return Ok(None);
         }

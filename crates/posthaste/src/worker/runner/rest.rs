@@ -15,6 +15,8 @@ const GATHER: Duration = Duration::from_millis(20);
 const SHARE: u32 = 20;
 /// ...but nobody waits longer than this for it...
 const LONGEST_GATHER: Duration = Duration::from_millis(50);
+/// ...nor, so that it is `MANY` also then, longer than this for each event that was found...
+const FOR_EACH: Duration = Duration::from_micros(2_500);
 /// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB).
 const ONE_STATEMENT: usize = 48 << 10;
 /// What an event adds to its payload there.
@@ -47,7 +49,10 @@ pub(super) struct Found {
 impl Found {
     /// A claim that began then and ends now.
     pub(super) fn since<'a>(began: Instant, events: impl Iterator<Item = &'a Event>) -> Self {
-        let sizes = events.map(|event| event.payload.len() + AROUND_A_PAYLOAD);
+        let sizes = events.map(|event| {
+            let headers = event.headers.iter().map(|(name, value)| name.len() + value.len());
+            event.payload.len() + headers.sum::<usize>() + AROUND_A_PAYLOAD
+        });
         let (events, bytes) = sizes.fold((0, 0), |(events, bytes), size| (events + 1, bytes + size));
         Self { events, bytes, took: began.elapsed() }
     }
@@ -56,7 +61,8 @@ impl Found {
     fn rest(&self, gathered: Duration) -> Duration {
         let fits = gathered.as_secs_f64() * ONE_STATEMENT as f64 / self.bytes.max(1) as f64;
         let fits = Duration::try_from_secs_f64(fits).unwrap_or(Duration::MAX).saturating_sub(self.took);
-        (self.took * SHARE).clamp(GATHER, fits.clamp(GATHER, LONGEST_GATHER))
+        let many = FOR_EACH.saturating_mul(u32::try_from(self.events).unwrap_or(u32::MAX));
+        (self.took * SHARE).clamp(GATHER, fits.min(many).clamp(GATHER, LONGEST_GATHER))
     }
 }
 
@@ -117,7 +123,7 @@ mod tests {
     #[test]
     fn a_claim_that_took_longer_is_followed_by_a_longer_rest_within_bounds() {
         let after = |millis| {
-            let found = Found { events: MANY, bytes: 4 << 10, took: Duration::from_millis(millis) };
+            let found = Found { events: 100, bytes: 4 << 10, took: Duration::from_millis(millis) };
             found.rest(Duration::from_millis(50))
         };
         assert_eq!(after(1), GATHER);
@@ -128,7 +134,7 @@ mod tests {
     #[test]
     fn no_more_gathers_in_a_rest_than_one_statement_claims() {
         let after = |bytes, millis| {
-            let found = Found { events: MANY, bytes, took: Duration::from_millis(5) };
+            let found = Found { events: 100, bytes, took: Duration::from_millis(5) };
             found.rest(Duration::from_millis(millis))
         };
         assert_eq!(after(ONE_STATEMENT, 35), Duration::from_millis(30), "that much came in 35 ms");
@@ -138,9 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn where_fewer_come_the_rest_is_shorter() {
+        let after = |events| {
+            Found { events, bytes: 0, took: Duration::from_millis(5) }.rest(Duration::from_millis(50))
+        };
+        assert_eq!(after(MANY), GATHER);
+        assert_eq!(after(16), Duration::from_millis(40));
+        assert_eq!(after(20), LONGEST_GATHER);
+    }
+
+    #[test]
     fn what_gathered_is_counted_from_claim_to_claim() {
         let (mut rest, began) = (Rest::default(), Instant::now());
-        let found = Found { events: MANY, bytes: ONE_STATEMENT, took: Duration::from_millis(10) };
+        let found = Found { events: 100, bytes: ONE_STATEMENT, took: Duration::from_millis(10) };
         rest.claimed(began, &found, false);
         assert_eq!(
             rest.left_at(began + found.took),

@@ -6,11 +6,12 @@
 -- which is what draws the xid. That the snapshot is older than both makes only those late that began in between.
 --
 -- Late are, of the transactions that were running in `lo` ($10), those that have ended; none of their events lies before what $25 has
--- for each. Nothing is claimed if that takes more (`longer`): their events may lie more than $12 events apart; the subscription has deliveries, so that events may be blocked or elsewhere; this is not a transaction of its own in READ
--- COMMITTED, which take_mark() refuses; or the page is so large that a worker that has stopped reading would keep the
--- lane locked.
+-- for each. Nothing is claimed if that takes more (`longer`): their events may lie more than $12 events before the end of what was
+-- seen or of the log; the subscription has deliveries, so that events may be blocked or elsewhere; this is not a transaction of its own
+-- in READ COMMITTED, which take_mark() refuses; or the page is so large that a worker that has stopped reading would keep the
+-- lane locked. If they may lie far before the end of what was seen, no page is read at all: nothing would end the search for it.
 with late as materialized (
-  select array_agg(l.xid) as xids, min(l.after) as after
+  select array_agg(l.xid) as xids, min(l.after) as after, coalesce(min(l.after) + $12::bigint < $8::bigint, false) as far
   from unnest($10::text[]::xid8[], $25::bigint[]) l (xid, after)
   where pg_visible_in_snapshot(l.xid, pg_current_snapshot())
 ), page as materialized (
@@ -19,7 +20,7 @@ with late as materialized (
   from (
     select * from (
       select * from {schema}.events e
-      where e.seq > (select least($8::bigint, after) from late)
+      where e.seq > (select least($8::bigint, after) from late where not far)
         and (e.xid >= (select $9::text::xid8) or e.xid = any ((select xids from late)::xid8[])) and {wanted}
       order by e.seq limit {most}
     ) e
@@ -27,7 +28,7 @@ with late as materialized (
   ) e
 ), place as materialized (
   select f.*, s.seq as floor_seq, s.seq as ceil_seq, f.count > 0 or s.seq >= (select $11::bigint) as claims,
-    s.seq > (select coalesce(after + $12::bigint, s.seq) from late) or f.bytes > 65536
+    (select far or coalesce(s.seq > after + $12::bigint, false) from late) or f.bytes > 65536
       or current_setting('transaction_isolation') <> 'read committed' or pg_current_xact_id_if_assigned() is not null
       or (
         select d.seq from {schema}.deliveries d where d.subscription = $1 order by d.subscription, d.seq limit 1

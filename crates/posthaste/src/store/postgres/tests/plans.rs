@@ -8,6 +8,7 @@ use super::{store, urls};
 use crate::id::{Token, WorkerName};
 use crate::lease::{Holder, Lane, Reader};
 use crate::store::postgres::PgStore;
+use crate::store::postgres::window::NEAR;
 use crate::store::{BatchRef, Cursor, Fresh, Store};
 use crate::subscription::Subscription;
 
@@ -315,20 +316,26 @@ async fn a_transaction_that_stays_open_makes_no_look_longer() {
         sqlx::query_scalar("select pg_current_xact_id()::text").fetch_one(&mut open).await.unwrap();
     let (id, token, last, all) = (bench.reader.id, bench.owner.0, 50_000, 999_999_999);
     let beyond = format!("{id}, null, null, null, null, 0, 1, {last}, '{all}'");
-    let looks = [
-        format!("look({beyond}, '{{0}}', {all}, '{{{xid}}}', {all}, {all})"),
-        format!(
-            "claim_window({beyond}, '{{{xid}}}', {all}, {all}, 500, 16000000, 1, '{token}', 1000000, 1, 1, null, 'w', 0, 1000, \
-             '{{1, 1}}', '{{0}}')"
-        ),
-    ];
-    for look in &looks {
+    let looks = |near: i64| {
+        [
+            format!("look({beyond}, '{{0}}', {all}, '{{{xid}}}', {all}, {near})"),
+            format!(
+                "claim_window({beyond}, '{{{xid}}}', {all}, {near}, 500, 16000000, 1, '{token}', 1000000, 1, 1, null, 'w', 0, \
+                 1000, '{{1, 1}}', '{{0}}')"
+            ),
+        ]
+    };
+    for look in &looks(all) {
         let while_open = buffers(&bench.explain(look).await);
         assert!(while_open < 50, "{look}: {while_open} buffers");
     }
     open.execute("commit").await.unwrap();
-    for look in &looks {
+    for look in &looks(all) {
         let ended = buffers(&bench.explain(look).await);
         assert!(ended > 1_000, "the search would be seen, in {look}: {ended} buffers");
+    }
+    for look in &looks(NEAR) {
+        let ended = buffers(&bench.explain(look).await);
+        assert!(ended < 300, "no more than {NEAR} events are searched at once, in {look}: {ended} buffers");
     }
 }
