@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
 
 use crate::error::{Error, Result};
-use crate::event::{Available, DEDUPE_LIFETIME, Enqueued, Headers, NewEvent};
+use crate::event::{Available, DEDUPE_LIFETIME, DEFAULT_NAMESPACE, Enqueued, Headers, NewEvent};
 use crate::id::EventId;
 
 use super::{PgStore, micros};
@@ -29,10 +29,28 @@ impl PgStore {
             events.iter().zip(&results).filter(|(_, r)| !r.duplicate).map(|(e, r)| (e, r.id)).collect();
         match fresh.as_slice() {
             [] => {}
+            [(event, id)] if is_usual(event) => self.insert_usual(conn, event, *id).await?,
             [(event, id)] => self.insert_one(conn, event, *id).await?,
             many => self.insert_many(conn, many).await?,
         }
         Ok(results)
+    }
+
+    async fn insert_usual(&self, conn: &mut PgConnection, event: &NewEvent, id: EventId) -> Result<()> {
+        self.query_for_caller(self.sql.enqueue_usual.clone())
+            .bind(id.0)
+            .bind(&event.topic)
+            .bind(&event.event_type)
+            .bind(event.ordering_key())
+            .bind(&event.aggregate_type)
+            .bind(&event.aggregate_id)
+            .bind(&event.content_type)
+            .bind(headers(event))
+            .bind(&event.payload)
+            .execute(conn)
+            .await
+            .map(|_| ())
+            .map_err(Error::database(DOING))
     }
 
     async fn insert_one(&self, conn: &mut PgConnection, event: &NewEvent, id: EventId) -> Result<()> {
@@ -187,6 +205,14 @@ impl PgStore {
             .map_err(Error::database(DOING))?;
         Ok(done.rows_affected() == 1)
     }
+}
+
+/// Whether everything that `enqueue_usual.sql` leaves out is as the table has it by default.
+pub(super) fn is_usual(event: &NewEvent) -> bool {
+    event.tenant_id.is_none()
+        && event.dedupe_key.is_none()
+        && event.namespace == DEFAULT_NAMESPACE
+        && event.available == Available::Now
 }
 
 /// Within one call the first event of a key stands for the later ones: they learn the id it ended up with.

@@ -27,6 +27,7 @@ macro_rules! catalogue {
 }
 
 catalogue! {
+    enqueue_usual = "enqueue_usual.sql",
     enqueue_one = "enqueue_one.sql",
     enqueue_many = "enqueue_many.sql",
     enqueue_deduped = "enqueue_deduped.sql",

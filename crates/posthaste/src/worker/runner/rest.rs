@@ -17,7 +17,7 @@ const SHARE: u32 = 20;
 const LONGEST_GATHER: Duration = Duration::from_millis(50);
 /// ...nor, so that it is `MANY` also then, longer than this for each event that was found...
 const FOR_EACH: Duration = Duration::from_micros(2_500);
-/// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB).
+/// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB), unless so much comes anyway.
 const ONE_STATEMENT: usize = 48 << 10;
 /// What an event adds to its payload there.
 const AROUND_A_PAYLOAD: usize = 200;
@@ -61,6 +61,7 @@ impl Found {
     fn rest(&self, gathered: Duration) -> Duration {
         let fits = gathered.as_secs_f64() * ONE_STATEMENT as f64 / self.bytes.max(1) as f64;
         let fits = Duration::try_from_secs_f64(fits).unwrap_or(Duration::MAX).saturating_sub(self.took);
+        let fits = if fits < GATHER { LONGEST_GATHER } else { fits };
         let many = FOR_EACH.saturating_mul(u32::try_from(self.events).unwrap_or(u32::MAX));
         (self.took * SHARE).clamp(GATHER, fits.min(many).clamp(GATHER, LONGEST_GATHER))
     }
@@ -139,7 +140,8 @@ mod tests {
         };
         assert_eq!(after(ONE_STATEMENT, 35), Duration::from_millis(30), "that much came in 35 ms");
         assert_eq!(after(ONE_STATEMENT * 2, 70), Duration::from_millis(30));
-        assert_eq!(after(ONE_STATEMENT * 100, 30), GATHER, "it never fits");
+        assert_eq!(after(ONE_STATEMENT, 25), GATHER, "just so much");
+        assert_eq!(after(ONE_STATEMENT, 24), LONGEST_GATHER, "it never fits: then rather in few claims");
         assert_eq!(after(ONE_STATEMENT, 10_000), LONGEST_GATHER);
     }
 

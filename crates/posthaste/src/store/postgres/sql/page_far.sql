@@ -11,6 +11,6 @@ left join lateral (
 left join lateral (
   select d.seq from {schema}.deliveries d where d.subscription = $1 and d.seq = e.seq limit 1
 ) own on true
-where ((e.xid::text)::bigint) = any ($10::bigint[]) and e.seq + 0 > $8 and e.seq + 0 <= $9 and {wanted}
+where xid8send(e.xid) = any ((select array_agg(int8send(x)) from unnest($10::bigint[]) x)::bytea[]) and e.seq + 0 > $8 and e.seq + 0 <= $9 and {wanted}
 order by e.seq + 0
 limit $12

@@ -6,6 +6,7 @@ mod windows;
 mod deadlines;
 mod kept;
 mod signs;
+mod enqueue;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 

@@ -8,7 +8,7 @@ use super::{store, urls};
 use crate::store::postgres::PgStore;
 
 /// What only producers run.
-const ENQUEUE: [&str; 3] = ["enqueue_one", "enqueue_many", "enqueue_deduped"];
+const ENQUEUE: [&str; 4] = ["enqueue_usual", "enqueue_one", "enqueue_many", "enqueue_deduped"];
 
 /// A producer that dedupes must see keys that are taken, and renew those whose time is over.
 const DEDUPE: [&str; 3] = ["dedupe_lookup", "dedupe_renew", "testing_advance_dedupe_keys"];
