@@ -24,7 +24,7 @@ const SETTINGS: &[&str] = &[
 ];
 
 const PEERS: &str = "crates/posthaste-bench/peers";
-const RUST_PEERS: [&str; 3] = ["obix", "graphile_worker", "outbox-postgres"];
+const RUST_PEERS: [&str; 4] = ["obix", "graphile_worker", "outbox-postgres", "gears"];
 
 /// Builds, measures, and exits as the measuring program did. All arguments are for that one; `--docs` gets the folder.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {

@@ -22,8 +22,12 @@ pub(crate) struct Program {
 /// Everybody, with the name of the file that drives it.
 const NODE: [(&str, &str); 2] =
     [("graphile-worker (Node)", "graphile-worker.mjs"), ("pg-boss (Node)", "pg-boss.mjs")];
-const RUST: [(&str, &str); 3] =
-    [("obix", "obix"), ("graphile_worker (Rust)", "graphile_worker"), ("outbox-postgres", "outbox-postgres")];
+const RUST: [(&str, &str); 4] = [
+    ("obix", "obix"),
+    ("graphile_worker (Rust)", "graphile_worker"),
+    ("outbox-postgres", "outbox-postgres"),
+    ("cf-gears-toolkit-db", "gears"),
+];
 
 /// Those that were built. Folders come from `cargo xtask bench`; without one its peers do not take part.
 pub(crate) fn all(rust: Option<&PathBuf>, node: Option<&PathBuf>) -> Vec<Program> {
