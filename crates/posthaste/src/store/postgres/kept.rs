@@ -18,8 +18,17 @@ const KEPT_FOR: Duration = Duration::from_millis(100);
 /// So often it is asked whether somebody else may be waiting for it: then it goes back at once.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
 
-#[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<Shelf>);
+#[derive(Debug)]
+pub(super) struct Kept {
+    shelf: Mutex<Shelf>,
+    lasting: Duration,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::lasting(KEPT_FOR)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Shelf {
@@ -36,10 +45,15 @@ impl Shelf {
 }
 
 impl Kept {
+    /// Keeps each for so long.
+    pub(super) fn lasting(lasting: Duration) -> Self {
+        Self { shelf: Mutex::default(), lasting }
+    }
+
     /// The one that answered last.
     pub(super) fn take(&self) -> Option<Lent> {
         let (since, conn) = self.lock().conns.pop()?;
-        (since.elapsed() < KEPT_FOR).then_some(conn)
+        (since.elapsed() < self.lasting).then_some(conn)
     }
 
     /// What nobody wanted for too long, or everything if the pool has no other. `None`: nothing is left to watch.
@@ -49,12 +63,12 @@ impl Kept {
             shelf.watcher = None;
             return None;
         }
-        let unwanted = |(since, _): &mut (Instant, Lent)| !spare || since.elapsed() >= KEPT_FOR;
+        let unwanted = |(since, _): &mut (Instant, Lent)| !spare || since.elapsed() >= self.lasting;
         Some(shelf.conns.extract_if(.., unwanted).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

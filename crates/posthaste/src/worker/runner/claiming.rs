@@ -92,7 +92,7 @@ impl Runner {
     ) -> Result<bool> {
         let since = Instant::now();
         let context = self.context.clone();
-        let holder = context.holder();
+        let (holder, page) = (context.holder(), reader.settings.batch_size as usize);
         reached(Point::Claiming);
         let fresh = context.store.claim_fresh(reader, lane, owner, &holder, &mut self.cursor).await?;
         match fresh {
@@ -105,7 +105,7 @@ impl Runner {
                 }
                 let left_some = self.left_some(batch.events.len(), reader);
                 let events = batch.events.iter().map(|claimed| &claimed.event);
-                self.rest.claimed(since, &Found::since(since, events), left_some);
+                self.rest.claimed(since, &Found::since(since, events), page, left_some);
                 self.caught_up = (!left_some).then_some(self.rung);
                 self.take_in(batch);
             }
@@ -113,7 +113,7 @@ impl Runner {
                 reached(Point::Claimed);
                 let left_some = self.left_some(claims.len(), reader);
                 let events = claims.iter().map(|claim| &claim.event);
-                self.rest.claimed(since, &Found::since(since, events), left_some);
+                self.rest.claimed(since, &Found::since(since, events), page, left_some);
                 self.take_in_deliveries(claims, since);
             }
             Fresh::Again => {}

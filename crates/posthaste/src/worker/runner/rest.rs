@@ -5,19 +5,18 @@ use std::time::{Duration, Instant};
 use crate::event::Event;
 use crate::observe::Bell;
 
-/// A claim of this many events or more, and yet of less than a page: so many come that a few milliseconds later there
-/// are more of them. With fewer than 400 events a second nobody waits.
+/// Claims that found this many events or more, and left none: so many come that a few milliseconds later there are more of them.
 const MANY: usize = 8;
-/// How long the runner rests after such a claim, at least.
+/// If one came in less than this on average. With fewer than 400 events a second nobody waits.
+const FOR_EACH: Duration = Duration::from_micros(2_500);
+/// How long the runner rests after such claims, at least.
 const GATHER: Duration = Duration::from_millis(20);
 /// A claim that took long was made on a busy machine. Who is busy with claims for at most so small a part of the time leaves
 /// the rest to the producers...
 const SHARE: u32 = 20;
 /// ...but nobody waits longer than this for it...
 const LONGEST_GATHER: Duration = Duration::from_millis(50);
-/// ...nor, so that it is `MANY` also then, longer than this for each event that was found...
-const FOR_EACH: Duration = Duration::from_micros(2_500);
-/// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB), unless so much comes anyway.
+/// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB) or a page holds, unless so much comes anyway.
 const ONE_STATEMENT: usize = 48 << 10;
 /// What an event adds to its payload there.
 const AROUND_A_PAYLOAD: usize = 200;
@@ -35,7 +34,15 @@ pub(super) struct Rest {
     until: Option<Instant>,
     in_vain: u32,
     last: Option<Instant>,
-    claimed: Option<Instant>,
+    gathered: Gathered,
+}
+
+/// What was found since the last claim that left nothing: all that has come since then, once there is such a claim again.
+#[derive(Debug, Default)]
+struct Gathered {
+    since: Option<Instant>,
+    events: usize,
+    bytes: usize,
 }
 
 /// What a claim found.
@@ -56,14 +63,17 @@ impl Found {
         let (events, bytes) = sizes.fold((0, 0), |(events, bytes), size| (events + 1, bytes + size));
         Self { events, bytes, took: began.elapsed() }
     }
+}
 
-    /// How long to rest, if what was found has come in so long. More comes during the next claim as well.
-    fn rest(&self, gathered: Duration) -> Duration {
-        let fits = gathered.as_secs_f64() * ONE_STATEMENT as f64 / self.bytes.max(1) as f64;
-        let fits = Duration::try_from_secs_f64(fits).unwrap_or(Duration::MAX).saturating_sub(self.took);
-        let fits = if fits < GATHER { LONGEST_GATHER } else { fits };
-        let many = FOR_EACH.saturating_mul(u32::try_from(self.events).unwrap_or(u32::MAX));
-        (self.took * SHARE).clamp(GATHER, fits.min(many).clamp(GATHER, LONGEST_GATHER))
+impl Gathered {
+    /// How long to rest after it, if a claim takes so long and finds so many events at most. More comes during the next claim as well.
+    fn rest(&self, now: Instant, took: Duration, page: usize) -> Option<Duration> {
+        let within = now.duration_since(self.since?);
+        let few = self.events < MANY || within.div_f64(self.events as f64) > FOR_EACH;
+        let share = ONE_STATEMENT as f64 / self.bytes.max(1) as f64;
+        let fits = within.mul_f64(share.min(page as f64 / self.events.max(1) as f64)).saturating_sub(took);
+        let longest = if fits < GATHER { LONGEST_GATHER } else { fits.min(LONGEST_GATHER) };
+        (!few).then(|| (took * SHARE).clamp(GATHER, longest))
     }
 }
 
@@ -84,12 +94,16 @@ impl Rest {
         self.until?.checked_duration_since(now).filter(|left| !left.is_zero())
     }
 
-    /// A claim that began then and has just ended found these events, and perhaps left some.
-    pub(super) fn claimed(&mut self, began: Instant, found: &Found, left_some: bool) {
-        let gathered = self.claimed.replace(began).map(|before| began.duration_since(before));
-        (self.in_vain, self.last) = (0, None);
-        let rest = found.rest(gathered.unwrap_or(Duration::MAX));
-        self.until = (found.events >= MANY && !left_some).then(|| began + found.took + rest);
+    /// A claim that began then and has just ended found these events, of a page of so many at most, and perhaps left some.
+    pub(super) fn claimed(&mut self, began: Instant, found: &Found, page: usize, left_some: bool) {
+        (self.in_vain, self.last, self.until) = (0, None, None);
+        self.gathered.events += found.events;
+        self.gathered.bytes += found.bytes;
+        if !left_some {
+            let gathered =
+                std::mem::replace(&mut self.gathered, Gathered { since: Some(began), ..Gathered::default() });
+            self.until = gathered.rest(began, found.took, page).map(|rest| began + found.took + rest);
+        }
     }
 
     /// A look that began then found nothing.
@@ -105,69 +119,78 @@ impl Rest {
 mod tests {
     use super::*;
 
-    /// The rest after a claim that took a millisecond.
-    fn rest_after_claim_of(events: usize, left_some: bool) -> Option<Duration> {
-        let (mut rest, began) = (Rest::default(), Instant::now());
-        let found = Found { events, bytes: 0, took: Duration::from_millis(1) };
-        rest.claimed(began, &found, left_some);
-        rest.left_at(began + found.took)
+    const PAGE: usize = 500;
+
+    fn found(events: usize, bytes: usize, millis: u64) -> Found {
+        Found { events, bytes, took: Duration::from_millis(millis) }
+    }
+
+    /// The rest after the last of some claims, in milliseconds. Each claim is how long after the one before it, what it found, and whether it
+    /// left some. The first of them follows one that left nothing.
+    fn rest_after(claims: &[(u64, Found, bool)]) -> Option<u128> {
+        let (mut rest, mut began) = (Rest::default(), Instant::now());
+        rest.claimed(began, &found(1, 0, 1), PAGE, false);
+        for (after, found, left_some) in claims {
+            began += Duration::from_millis(*after);
+            rest.claimed(began, found, PAGE, *left_some);
+        }
+        let took = claims.last().map(|(_, found, _)| found.took).unwrap_or_default();
+        rest.left_at(began + took).map(|left| left.as_millis())
     }
 
     #[test]
-    fn only_a_claim_of_many_that_were_all_is_followed_by_a_rest() {
-        assert_eq!(rest_after_claim_of(1, false), None);
-        assert_eq!(rest_after_claim_of(7, false), None);
-        assert_eq!(rest_after_claim_of(8, false), Some(GATHER));
-        assert_eq!(rest_after_claim_of(8, true), None, "a backlog");
+    fn only_claims_of_many_that_were_all_are_followed_by_a_rest() {
+        let after = |events, left_some| rest_after(&[(20, found(events, 0, 1), left_some)]);
+        assert_eq!(after(1, false), None);
+        assert_eq!(after(7, false), None);
+        assert_eq!(after(8, false), Some(20));
+        assert_eq!(after(8, true), None, "a backlog");
+    }
+
+    #[test]
+    fn with_fewer_than_400_events_a_second_nobody_waits() {
+        let after = |millis, events| rest_after(&[(millis, found(events, 0, 5), false)]);
+        assert_eq!((after(50, 20), after(51, 20)), (Some(50), None));
+        assert_eq!(after(60_000, 100), None, "one large transaction a minute");
+        let mut first = Rest::default();
+        first.claimed(Instant::now(), &found(100, 0, 5), PAGE, false);
+        assert_eq!(first.left(), None, "nobody knows how long it took to come");
     }
 
     #[test]
     fn a_claim_that_took_longer_is_followed_by_a_longer_rest_within_bounds() {
-        let after = |millis| {
-            let found = Found { events: 100, bytes: 4 << 10, took: Duration::from_millis(millis) };
-            found.rest(Duration::from_secs(10))
-        };
-        assert_eq!(after(1), GATHER);
-        assert_eq!(after(2), Duration::from_millis(40), "a twentieth of the time is spent on claims");
-        assert_eq!(after(1000), LONGEST_GATHER);
+        let after = |millis| rest_after(&[(100, found(100, 4 << 10, millis), false)]);
+        assert_eq!(after(1), Some(20));
+        assert_eq!(after(2), Some(40), "a twentieth of the time is spent on claims");
+        assert_eq!(after(1000), Some(50));
     }
 
     #[test]
     fn no_more_gathers_in_a_rest_than_one_statement_claims() {
-        let after = |bytes, millis| {
-            let found = Found { events: 100, bytes, took: Duration::from_millis(5) };
-            found.rest(Duration::from_millis(millis))
-        };
-        assert_eq!(after(ONE_STATEMENT, 35), Duration::from_millis(30), "that much came in 35 ms");
-        assert_eq!(after(ONE_STATEMENT * 2, 70), Duration::from_millis(30));
-        assert_eq!(after(ONE_STATEMENT, 25), GATHER, "just so much");
-        assert_eq!(after(ONE_STATEMENT, 24), LONGEST_GATHER, "it never fits: then rather in few claims");
-        assert_eq!(after(ONE_STATEMENT, 10_000), LONGEST_GATHER);
+        let after = |bytes, millis| rest_after(&[(millis, found(100, bytes, 5), false)]);
+        assert_eq!(after(ONE_STATEMENT, 35), Some(30), "that much came in 35 ms");
+        assert_eq!(after(ONE_STATEMENT * 2, 70), Some(30));
+        assert_eq!(after(ONE_STATEMENT, 25), Some(20), "just so much");
+        assert_eq!(after(ONE_STATEMENT, 24), Some(50), "it never fits: then rather in few claims");
+        assert_eq!(after(ONE_STATEMENT, 200), Some(50));
     }
 
     #[test]
-    fn where_fewer_come_the_rest_is_shorter() {
-        let after = |events| {
-            Found { events, bytes: 0, took: Duration::from_millis(5) }.rest(Duration::from_millis(50))
-        };
-        assert_eq!(after(MANY), GATHER);
-        assert_eq!(after(16), Duration::from_millis(40));
-        assert_eq!(after(20), LONGEST_GATHER);
+    fn no_more_gathers_in_a_rest_than_a_page_holds() {
+        let after = |events, millis| rest_after(&[(millis, found(events, 0, 5), false)]);
+        assert_eq!(after(PAGE, 35), Some(30));
+        assert_eq!(after(PAGE, 24), Some(50), "it never fits");
     }
 
     #[test]
-    fn what_gathered_is_counted_from_claim_to_claim() {
-        let (mut rest, began) = (Rest::default(), Instant::now());
-        let found = Found { events: 100, bytes: ONE_STATEMENT, took: Duration::from_millis(10) };
-        rest.claimed(began, &found, false);
+    fn what_gathered_is_counted_over_all_claims_since_one_left_nothing() {
+        let first = (50, found(PAGE, ONE_STATEMENT, 5), true);
+        let rest = rest_after(&[first, (5, found(10, 1 << 10, 5), false)]);
         assert_eq!(
-            rest.left_at(began + found.took),
-            Some(LONGEST_GATHER),
-            "nobody knows how long it took to come"
+            rest,
+            Some(48),
+            "in 55 ms came a little more than fits, and five of them are for the next claim"
         );
-        let next = began + Duration::from_millis(30);
-        rest.claimed(next, &found, false);
-        assert_eq!(rest.left_at(next + found.took), Some(Duration::from_millis(20)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -197,7 +220,7 @@ mod tests {
         assert_eq!(look(&mut rest, 60), None, "it was quiet");
         let again = (0..7).filter_map(|_| look(&mut rest, 5));
         assert_eq!(again.count(), 3);
-        rest.claimed(Instant::now(), &Found { events: 1, bytes: 0, took: Duration::ZERO }, false);
+        rest.claimed(Instant::now(), &found(1, 0, 0), PAGE, false);
         assert_eq!(rest.left(), None);
     }
 }

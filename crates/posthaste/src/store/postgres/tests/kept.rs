@@ -1,5 +1,6 @@
 //! Connections that are used again without the pool, pages that are read ahead, and plans that are made too early.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgPoolOptions;
@@ -9,9 +10,9 @@ use super::{store, urls};
 use crate::event::NewEvent;
 use crate::id::WorkerName;
 use crate::lease::Holder;
-use crate::store::postgres::PgStore;
 use crate::store::postgres::deadline::Lent;
-use crate::store::postgres::kept::has_spare;
+use crate::store::postgres::kept::{Kept, has_spare};
+use crate::store::postgres::{Memory, PgStore};
 use crate::store::{BatchRef, Cursor, Fresh, Store};
 use crate::subscription::Subscription;
 
@@ -60,20 +61,28 @@ async fn the_last_connection_of_a_pool_is_not_kept() {
     store.pool.acquire().await.unwrap();
 }
 
+/// With one of two connections kept, for an hour if nobody else needs it.
+async fn with_one_kept(url: &str) -> PgStore {
+    let kept = Kept::lasting(Duration::from_secs(3600));
+    let memory = Arc::new(Memory { kept, ..Memory::default() });
+    let store = PgStore { memory, ..with_connections(url, 2).await };
+    store.keep(store.lend("test").await.unwrap());
+    store
+}
+
 /// A pool may run short while one is kept that nobody has asked for yet.
 #[tokio::test]
 async fn a_kept_connection_goes_back_at_once_when_the_pool_has_no_other() {
-    let store = with_connections(&urls()[0], 2).await;
-    let mut seen = false;
-    // More than once: a machine may be busy for longer than it is kept.
-    for _ in 0..100 {
-        store.keep(store.lend("test").await.unwrap());
-        let unwanted = |spare| store.memory.kept.clear_away(spare).map_or(0, |conns| conns.len());
-        seen |= (unwanted(true), unwanted(false)) == (0, 1);
-    }
-    assert!(seen);
-    let all = [store.pool.acquire().await.unwrap(), store.pool.acquire().await.unwrap()];
-    assert!(!has_spare(&store.pool), "{} are lent", all.len());
+    let store = with_one_kept(&urls()[0]).await;
+    let both = async { [store.pool.acquire().await.unwrap(), store.pool.acquire().await.unwrap()] };
+    let both = tokio::time::timeout(Duration::from_secs(20), both).await.expect("the kept one comes back");
+    assert!(!has_spare(&store.pool), "{} are lent", both.len());
+}
+
+#[tokio::test]
+async fn a_pool_that_is_closed_does_not_wait_for_what_is_kept() {
+    let store = with_one_kept(&urls()[0]).await;
+    tokio::time::timeout(Duration::from_secs(20), store.pool.close()).await.expect("it ends");
 }
 
 #[tokio::test]
