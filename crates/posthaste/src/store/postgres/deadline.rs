@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnection;
@@ -44,12 +44,20 @@ pub(super) const BEGIN: &str = "begin; set local idle_in_transaction_session_tim
 /// back in the pool or closed soon after: sqlx by itself would wait for the rest of the answer without an end, and the
 /// pool would have a connection less.
 #[derive(Debug)]
-pub(crate) struct Lent(PoolConnection<Postgres>);
+pub(crate) struct Lent {
+    conn: PoolConnection<Postgres>,
+    /// When the pool gave it away.
+    pub(super) since: Instant,
+}
 
 impl Lent {
+    fn new(conn: PoolConnection<Postgres>) -> Self {
+        Self { conn, since: Instant::now() }
+    }
+
     /// Begins a transaction that does not outlive its worker for long.
     pub(super) async fn begin(&mut self, doing: &'static str) -> Result<Transaction<'_, Postgres>> {
-        self.0.begin_with(BEGIN).await.map_err(Error::database(doing))
+        self.conn.begin_with(BEGIN).await.map_err(Error::database(doing))
     }
 }
 
@@ -57,13 +65,13 @@ impl Deref for Lent {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.0
+        &self.conn
     }
 }
 
 impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.0
+        &mut self.conn
     }
 }
 
@@ -71,7 +79,7 @@ impl Drop for Lent {
     fn drop(&mut self) {
         // Hears the rest of an answer, rolls back what was not committed, and asks whether the connection is alive. Dropped
         // before its end, it closes the connection and leaves its place in the pool to another one.
-        let returning = self.0.return_to_pool();
+        let returning = self.conn.return_to_pool();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 if timeout(RETURN_WITHIN, returning).await.is_err() {
@@ -141,7 +149,7 @@ impl PgStore {
             return Ok(conn);
         }
         match timeout(CONNECT_WITHIN, self.pool.acquire()).await {
-            Ok(given) => given.map(Lent).map_err(Error::database(doing)),
+            Ok(given) => given.map(Lent::new).map_err(Error::database(doing)),
             Err(_) => {
                 self.try_idle_connections();
                 Err(Error::NoConnection { doing, within: CONNECT_WITHIN })
@@ -151,7 +159,7 @@ impl PgStore {
 
     /// If one connection fell silent, others may have as well: all are tried at once, not one by each of the next questions.
     fn try_idle_connections(&self) {
-        let idle: Vec<Lent> = std::iter::from_fn(|| self.pool.try_acquire().map(Lent)).collect();
+        let idle: Vec<Lent> = std::iter::from_fn(|| self.pool.try_acquire().map(Lent::new)).collect();
         tracing::debug!(connections = idle.len(), "PostgreSQL fell silent; trying what lies in the pool");
     }
 

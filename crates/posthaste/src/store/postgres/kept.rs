@@ -17,6 +17,9 @@ use super::{Memory, PgStore};
 const KEPT_FOR: Duration = Duration::from_millis(100);
 /// So often it is asked whether somebody else may be waiting for it: then it goes back at once.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
+/// One that was lent so long ago is not kept, however often it is wanted: only where it is given back the pool sees that it is too old, and
+/// does what the application asked it to do with each.
+pub(super) const LENT_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -75,7 +78,7 @@ impl Kept {
 impl PgStore {
     /// Keeps a connection that has answered to the end, unless the pool has no other: then somebody may be waiting for it.
     pub(super) fn keep(&self, conn: Lent) {
-        if !has_spare(&self.pool) {
+        if !has_spare(&self.pool) || conn.since.elapsed() >= LENT_FOR {
             return;
         }
         let mut shelf = self.memory.kept.lock();

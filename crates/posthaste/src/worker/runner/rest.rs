@@ -16,8 +16,10 @@ const GATHER: Duration = Duration::from_millis(20);
 const SHARE: u32 = 20;
 /// ...but nobody waits longer than this for it...
 const LONGEST_GATHER: Duration = Duration::from_millis(50);
-/// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB) or a page holds, unless so much comes anyway.
+/// ...nor until more has come than one statement claims (`claim_window.sql` has 64 KiB), unless so much comes anyway...
 const ONE_STATEMENT: usize = 48 << 10;
+/// ...nor until so much of a page has come: a full one leaves some, which takes another claim at once.
+const OF_A_PAGE: f64 = 0.75;
 /// What an event adds to its payload there.
 const AROUND_A_PAYLOAD: usize = 200;
 
@@ -69,11 +71,16 @@ impl Gathered {
     /// How long to rest after it, if a claim takes so long and finds so many events at most. More comes during the next claim as well.
     fn rest(&self, now: Instant, took: Duration, page: usize) -> Option<Duration> {
         let within = now.duration_since(self.since?);
-        let few = self.events < MANY || within.div_f64(self.events as f64) > FOR_EACH;
-        let share = ONE_STATEMENT as f64 / self.bytes.max(1) as f64;
-        let fits = within.mul_f64(share.min(page as f64 / self.events.max(1) as f64)).saturating_sub(took);
-        let longest = if fits < GATHER { LONGEST_GATHER } else { fits.min(LONGEST_GATHER) };
-        (!few).then(|| (took * SHARE).clamp(GATHER, longest))
+        if self.events < MANY || within.div_f64(self.events as f64) > FOR_EACH {
+            return None;
+        }
+        let until = |share: f64| within.mul_f64(share).saturating_sub(took);
+        let one_statement = until(ONE_STATEMENT as f64 / self.bytes.max(1) as f64);
+        let a_page = until(OF_A_PAGE * page as f64 / self.events as f64);
+        let fits = if one_statement < GATHER { LONGEST_GATHER } else { one_statement };
+        // Where a page is full sooner there is a claim for each page, however long the rest.
+        let longest = fits.min(a_page).min(LONGEST_GATHER).max(GATHER);
+        Some((took * SHARE).clamp(GATHER, longest))
     }
 }
 
@@ -97,8 +104,9 @@ impl Rest {
     /// A claim that began then and has just ended found these events, of a page of so many at most, and perhaps left some.
     pub(super) fn claimed(&mut self, began: Instant, found: &Found, page: usize, left_some: bool) {
         (self.in_vain, self.last, self.until) = (0, None, None);
-        self.gathered.events += found.events;
-        self.gathered.bytes += found.bytes;
+        // In SQLite every claim may have left some, so that this is never begun anew and never used.
+        self.gathered.events = self.gathered.events.saturating_add(found.events);
+        self.gathered.bytes = self.gathered.bytes.saturating_add(found.bytes);
         if !left_some {
             let gathered =
                 std::mem::replace(&mut self.gathered, Gathered { since: Some(began), ..Gathered::default() });
@@ -162,7 +170,7 @@ mod tests {
         let after = |millis| rest_after(&[(100, found(100, 4 << 10, millis), false)]);
         assert_eq!(after(1), Some(20));
         assert_eq!(after(2), Some(40), "a twentieth of the time is spent on claims");
-        assert_eq!(after(1000), Some(50));
+        assert_eq!(after(10), Some(50));
     }
 
     #[test]
@@ -178,13 +186,20 @@ mod tests {
     #[test]
     fn no_more_gathers_in_a_rest_than_a_page_holds() {
         let after = |events, millis| rest_after(&[(millis, found(events, 0, 5), false)]);
-        assert_eq!(after(PAGE, 35), Some(30));
-        assert_eq!(after(PAGE, 24), Some(50), "it never fits");
+        assert_eq!(after(PAGE * 3 / 4, 35), Some(30));
+        assert_eq!(after(PAGE, 60), Some(40), "a quarter of it remains for what comes in a hurry");
+        assert_eq!(after(PAGE, 24), Some(20), "a page is full sooner than that: there is a claim for each");
+    }
+
+    #[test]
+    fn what_never_fits_into_one_statement_still_fits_into_a_page() {
+        let after = |events| rest_after(&[(24, found(events, ONE_STATEMENT, 5), false)]);
+        assert_eq!((after(100), after(PAGE / 2), after(PAGE)), (Some(50), Some(31), Some(20)));
     }
 
     #[test]
     fn what_gathered_is_counted_over_all_claims_since_one_left_nothing() {
-        let first = (50, found(PAGE, ONE_STATEMENT, 5), true);
+        let first = (50, found(PAGE / 2, ONE_STATEMENT, 5), true);
         let rest = rest_after(&[first, (5, found(10, 1 << 10, 5), false)]);
         assert_eq!(
             rest,

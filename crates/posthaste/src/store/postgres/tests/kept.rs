@@ -1,7 +1,7 @@
 //! Connections that are used again without the pool, pages that are read ahead, and plans that are made too early.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -11,7 +11,7 @@ use crate::event::NewEvent;
 use crate::id::WorkerName;
 use crate::lease::Holder;
 use crate::store::postgres::deadline::Lent;
-use crate::store::postgres::kept::{Kept, has_spare};
+use crate::store::postgres::kept::{Kept, LENT_FOR, has_spare};
 use crate::store::postgres::{Memory, PgStore};
 use crate::store::{BatchRef, Cursor, Fresh, Store};
 use crate::subscription::Subscription;
@@ -59,6 +59,16 @@ async fn the_last_connection_of_a_pool_is_not_kept() {
     store.keep(store.lend("test").await.unwrap());
     assert!(store.memory.kept.take().is_none(), "somebody may be waiting for it");
     store.pool.acquire().await.unwrap();
+}
+
+/// One that is wanted all the time would never be too old for its pool.
+#[tokio::test]
+async fn a_connection_that_was_lent_long_ago_is_given_back() {
+    let store = with_one_kept(&urls()[0]).await;
+    let mut conn = store.memory.kept.take().expect("it is kept");
+    conn.since = Instant::now().checked_sub(LENT_FOR).expect("the machine has run for longer");
+    store.keep(conn);
+    assert!(store.memory.kept.take().is_none());
 }
 
 /// With one of two connections kept, for an hour if nobody else needs it.
