@@ -52,13 +52,17 @@ pub(super) fn message(
     event: &Event,
 ) -> Result<(HeaderMap, Bytes), String> {
     let message = route.envelope.message(event)?;
-    let mut headers = HeaderMap::new();
+    let mut headers = match route.envelope.form() {
+        Form::Binary => BEGUN.clone(),
+        Form::Structured => HeaderMap::new(),
+    };
     for (name, value) in message.headers.iter().filter(|(name, _)| !is_reserved(name)) {
         let unfit = |_| format!("NATS cannot carry a header with the name `{name}`");
         headers.insert(name.parse::<HeaderName>().map_err(unfit)?, &*producers_value(name, value));
     }
-    for (name, value) in message.attributes {
-        headers.insert(attribute_name(name), encoded(value));
+    let mut known = ATTRIBUTES.iter();
+    for (name, value) in message.attributes.into_iter().filter(|(name, _)| *name != SPECVERSION) {
+        headers.insert(attribute_name(&mut known, name), encoded(value));
     }
     match route.envelope.form() {
         Form::Binary => headers.insert(CONTENT_TYPE, encoded(message.content_type)),
@@ -71,13 +75,25 @@ pub(super) fn message(
     Ok((headers, message.body.into_owned().into()))
 }
 
-/// The names of the attributes that there are, ready to be sent.
+/// The names of the attributes that there are, ready to be sent, in the order in which an event has them.
 static ATTRIBUTES: LazyLock<Vec<(&str, HeaderName)>> =
     LazyLock::new(|| header_names(HeaderName::from_static));
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("ce-datacontenttype");
 
-fn attribute_name(name: &str) -> HeaderName {
-    let known = ATTRIBUTES.iter().find(|(known, _)| *known == name);
+/// The attribute that is the same for every event...
+const SPECVERSION: &str = "specversion";
+/// ...in a table with room for the others. One that begins without room grows three times for every event, and hashes each name in
+/// it anew. The library has no word for room, but makes as much as there are entries in a text that it reads, though they all be the same.
+static BEGUN: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let entries = [r#""ce-specversion":["1.0"]"#; 14].join(",");
+    let mut headers: HeaderMap = serde_json::from_str(&format!("{{{entries}}}")).unwrap_or_default();
+    headers.insert("ce-specversion", "1.0");
+    headers
+});
+
+/// Looks from the attribute before it on.
+fn attribute_name(known: &mut std::slice::Iter<'_, (&str, HeaderName)>, name: &str) -> HeaderName {
+    let known = known.find(|(known, _)| *known == name);
     known.map_or_else(|| format!("ce-{name}").into_header_name(), |(_, header)| header.clone())
 }
 
@@ -147,6 +163,23 @@ mod tests {
         assert_eq!(headers.get("baggage").map(|value| value.as_str()), Some("a=b%20c"));
         assert_eq!(headers.get("tracestate").map(|value| value.as_str()), Some("k=v w"));
         assert_eq!(headers.get("ce-tracestate").map(|value| value.as_str()), Some("k=v%20w"));
+    }
+
+    #[test]
+    fn every_attribute_has_its_header() {
+        let event = NewEvent::bytes("orders", "x").key("k").event_type("paid").header("tracestate", "k=v");
+        let event = event.header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let event = event.stored(1, DateTime::UNIX_EPOCH);
+        let route = Route::new("s");
+        let attributes = route.envelope.message(&event).expect("a message").attributes;
+        let (headers, _) = message(&route, None, &event).expect("a message");
+        assert_eq!(headers.get("ce-specversion").map(|value| value.as_str()), Some("1.0"));
+        for (name, value) in &attributes {
+            let header = headers.get(format!("ce-{name}"));
+            assert_eq!(header.map(|value| value.as_str()), Some(&*percent_encode(value)), "{name}");
+        }
+        // Besides them: the content type, the event's id, and the two headers of the producer.
+        assert_eq!(headers.len(), attributes.len() + 4);
     }
 
     #[test]
