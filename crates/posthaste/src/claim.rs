@@ -80,8 +80,8 @@ impl Claims {
         loop {
             let Some((lane, owner)) = self.lane(reader, holder).await? else { return Ok(Vec::new()) };
             match self.store.claim_fresh(reader, lane, owner, holder, &mut self.cursor).await? {
-                Fresh::Deliveries(claims) => return Ok(claims),
-                Fresh::Again => {}
+                Fresh::Deliveries(claims) if !claims.is_empty() => return Ok(claims),
+                Fresh::Deliveries(_) | Fresh::Again => {}
                 Fresh::Nothing | Fresh::Batch(_) => return Ok(Vec::new()),
                 Fresh::LaneLost | Fresh::LaneFinished => {
                     self.lane = None;

@@ -91,8 +91,9 @@ impl Doorkeeper {
 #[derive(Debug)]
 pub(crate) struct Idle {
     pause: Duration,
-    /// Whether it could have slept before its last look.
+    /// Whether it could have slept when it was last asked, and whether it has looked since.
     could_sleep: bool,
+    looked: bool,
 }
 
 const SHORTEST: Duration = Duration::from_millis(2);
@@ -100,13 +101,25 @@ const WHILE_PRODUCERS_RUN: Duration = Duration::from_millis(250);
 
 impl Idle {
     pub(crate) fn new() -> Self {
-        Self { pause: SHORTEST, could_sleep: false }
+        Self { pause: SHORTEST, could_sleep: false, looked: false }
     }
 
     /// Something was found: be quick again. What could be relied on before that is to be asked anew: a ring may have kept
     /// others quiet.
     pub(crate) fn reset(&mut self) {
         *self = Self::new();
+    }
+
+    /// A look found nothing.
+    pub(crate) fn found_nothing(&mut self) {
+        self.looked = true;
+    }
+
+    /// Whether it may sleep long, if every producer rings from now on. Not before it has looked since that was first so: one that does
+    /// not ring may have ended just before. A worker that settles without looking asks in between.
+    fn may_sleep(&mut self, all_ring: bool) -> bool {
+        let could_sleep = std::mem::replace(&mut self.could_sleep, all_ring);
+        std::mem::take(&mut self.looked) && could_sleep && all_ring
     }
 
     /// How long to wait for the bell before looking again by oneself.
@@ -120,9 +133,8 @@ impl Idle {
             self.could_sleep = false;
             return Ok(Duration::ZERO);
         }
-        let could_sleep = std::mem::replace(&mut self.could_sleep, door.can_sleep(store).await?);
-        let longest = match self.could_sleep && could_sleep {
-            // Nobody who does not ring was left before the last look: one may have ended just after it otherwise.
+        let all_ring = door.can_sleep(store).await?;
+        let longest = match self.may_sleep(all_ring) {
             // Not past the sign's own end: nobody rings once it has come down.
             true => return Ok(poll_interval.min(SIGN_LASTS / 2)),
             false if door.bell.listening() => poll_interval.min(WHILE_PRODUCERS_RUN),
@@ -131,5 +143,29 @@ impl Idle {
         let pause = self.pause.min(longest);
         self.pause = (self.pause * 2).min(longest);
         Ok(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_sleeps_long_who_has_not_looked_since_all_ring() {
+        let mut idle = Idle::new();
+        idle.found_nothing();
+        assert!(!idle.may_sleep(true), "what was committed before may not have rung");
+        assert!(!idle.may_sleep(true), "nor was looked for since");
+        idle.found_nothing();
+        assert!(idle.may_sleep(true));
+        idle.found_nothing();
+        assert!(idle.may_sleep(true), "and again");
+        idle.found_nothing();
+        assert!(!idle.may_sleep(false), "somebody does not ring any more");
+        idle.found_nothing();
+        assert!(!idle.may_sleep(true), "and had not before the look");
+        idle.reset();
+        idle.found_nothing();
+        assert!(!idle.may_sleep(true), "a ring may have kept others quiet");
     }
 }

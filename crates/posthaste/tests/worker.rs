@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use posthaste::{ClaimBy, Event, NewEvent, Order, Outcome, Subscription};
+use posthaste::{ClaimBy, Event, NewEvent, Order, Outcome, Start, Subscription};
 use posthaste_testkit::{Ledger, TestDatabase};
 
 fn event(key: &str, body: &str) -> NewEvent {
@@ -84,4 +84,51 @@ async fn a_failing_event_is_retried_and_only_its_key_waits() {
         assert_eq!(worker.counters().retried(), 3);
         worker.stop().await;
     }
+}
+
+/// Nobody tells the worker of its time: the producer is another process, and nothing is settled before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transactional_handler_gets_a_delayed_event_when_it_is_due_not_at_the_next_poll() {
+    let (db, ledger) = (TestDatabase::new().await, Ledger::default());
+    let accept = ledger.clone();
+    let subscription = quick("s").start(Start::Now).settings(|s| s.poll_interval = Duration::from_secs(600));
+    let worker = db.another().await.transactional(subscription, move |_, event| {
+        accept.accept(&event);
+        Box::pin(async {})
+    });
+    let worker = worker.unwrap().start().await.unwrap();
+    enqueue(&db, vec![event("k", "later").delay(Duration::from_millis(300))]).await;
+    let arrival = tokio::time::timeout(Duration::from_secs(60), ledger.wait_for(1));
+    arrival.await.expect("it does not wait for ten minutes");
+    worker.stop().await;
+}
+
+/// How many batches that a rest followed were settled before it can have been over: it is 20 ms and more.
+async fn settled_before_a_rest_was_over(claim_by: ClaimBy) -> (i64, i64) {
+    let (db, ledger) = (TestDatabase::new().await, Ledger::default());
+    let accept = ledger.clone();
+    let handler = move |event: Arc<Event>| {
+        accept.accept(&event);
+        async {}
+    };
+    let subscription = quick("s").claim_by(claim_by).start(Start::Now).settings(|s| s.batch_size = 500);
+    let worker = db.posthaste.handler(subscription, handler).start().await.unwrap();
+    for n in 0..60 {
+        enqueue(&db, (0..40).map(|i| event(&format!("{n}-{i}"), "")).collect()).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    ledger.wait_for(2400).await;
+    worker.stop().await;
+    let counts = "select count(*) filter (where finished_at < inserted_at + interval '20 ms'), count(*) \
+        from posthaste.batches where count >= 40 and number > 1";
+    sqlx::query_as(counts).fetch_one(&db.pool).await.unwrap()
+}
+
+/// Claimed by event, a crash repeats what was running, not what was handled before a rest. A batch may wait for its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_handled_by_event_is_settled_during_a_rest() {
+    let (soon, all) = settled_before_a_rest_was_over(ClaimBy::Event).await;
+    assert!(soon * 3 > all, "{soon} of {all}");
+    let (soon, all) = settled_before_a_rest_was_over(ClaimBy::Batch).await;
+    assert!(soon * 3 < all, "a control: {soon} of {all}");
 }

@@ -34,7 +34,7 @@ const CLAIMS_BEFORE_MATERIALISING: u32 = 2;
 pub(crate) enum Fresh {
     /// A page, to be settled as a whole.
     Batch(Batch),
-    /// A page claimed by event: every event is a delivery with its own lease.
+    /// A page claimed by event: every event that is due is a delivery with its own lease. None: those of the page wait as deliveries.
     Deliveries(Vec<DeliveryClaim>),
     /// Nothing to claim now; perhaps the mark moved.
     Nothing,

@@ -94,6 +94,7 @@ impl StrictRunner {
                 }
             }
             Fresh::Nothing => {
+                idle.found_nothing();
                 self.wait(idle, rung, stop).await?;
                 Ok(None)
             }

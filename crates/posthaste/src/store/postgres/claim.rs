@@ -239,7 +239,7 @@ impl PgStore {
                 solo: false,
             })
             .collect::<Vec<_>>();
-        Ok(Some(if claims.is_empty() { Fresh::Again } else { Fresh::Deliveries(claims) }))
+        Ok(Some(if page.events.is_empty() { Fresh::Again } else { Fresh::Deliveries(claims) }))
     }
 
     /// The compare-and-set of a claim. `None`: it failed.

@@ -178,7 +178,7 @@ async fn claim_by_event(
             solo: false,
         })
         .collect();
-    Ok(if claims.is_empty() { Fresh::Again } else { Fresh::Deliveries(claims) })
+    Ok(Fresh::Deliveries(claims))
 }
 
 /// What of a page goes into its batch's row. Without a token the batch is finished as it is written.

@@ -114,11 +114,16 @@ impl Runner {
                 let left_some = self.left_some(claims.len(), reader);
                 let events = claims.iter().map(|claim| &claim.event);
                 self.rest.claimed(since, &Found::since(since, events), page, left_some);
+                if claims.is_empty() {
+                    // Some have a time of their own, and no settlement follows that would tell of it.
+                    self.context.due_bell.ring();
+                }
                 self.take_in_deliveries(claims, since);
             }
             Fresh::Again => {}
             Fresh::Nothing => {
                 self.rest.found_nothing(since);
+                self.idle.found_nothing();
                 return Ok(false);
             }
             Fresh::LaneLost => self.lost = true,

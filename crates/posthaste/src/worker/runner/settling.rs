@@ -172,7 +172,10 @@ impl Runner {
         let oldest = self.open.front().filter(|open| open.remaining == 0 && open.troubles.is_empty())?;
         let more_to_settle = self.open.iter().skip(1).any(|open| open.remaining == 0);
         let limited = self.context.reader().settings.rate > 0 || self.cursor.stops();
-        (self.has_room_for(self.open.len() - 1) && !more_to_settle && !limited).then_some(oldest.batch)
+        // Claimed by event, what was handled does not stay unwritten for a whole rest.
+        let waits_too_long = self.records() && self.rest.left().is_some();
+        let beside = self.has_room_for(self.open.len() - 1) && !more_to_settle && !limited && !waits_too_long;
+        beside.then_some(oldest.batch)
     }
 
     /// Settles a batch that was delivered, and claims another one beside it if asked to. `false`: there is none now.
