@@ -12,6 +12,7 @@ use crate::store::rows::{as_deliveries, order_key};
 use crate::store::{Cursor, Fresh};
 use crate::subscription::{ClaimBy, Order};
 
+use super::deadline::BEGIN;
 use super::mark::Mark;
 use super::read::{Most, Page, PgCursor};
 use super::window::Window;
@@ -212,7 +213,7 @@ impl PgStore {
         page: Page,
     ) -> Result<Option<Fresh>> {
         use sqlx::Connection;
-        let mut tx = conn.begin().await.map_err(Error::database(DOING))?;
+        let mut tx = conn.begin_with(BEGIN).await.map_err(Error::database(DOING))?;
         if claim.reader.keyed() && !page.events.is_empty() {
             self.lock_subscription(&mut tx, claim.reader).await?;
         }

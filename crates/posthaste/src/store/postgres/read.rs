@@ -22,7 +22,8 @@ use super::{PgStore, duration_of, event_of};
 /// A page carries at most this many bytes of payload, however many events were asked for.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Claims of this many batches may be undone by a crash of the server: as many as a worker has in flight.
+/// Claims of this many batches may be undone by a crash of the server: as many as a worker has in flight, two that are open and one that is
+/// being settled.
 pub(super) const MOST_UNFLUSHED: usize = 3;
 
 /// What keeps a window from being claimed in one statement does not go away sooner, as a rule.
@@ -90,7 +91,7 @@ impl PgCursor {
 
     /// Whether the next claim must wait for the disk before anything is sent. It must if it could read what a crash of
     /// the server still undoes: a producer may commit without waiting. And now and then anyway: what a crash undoes of
-    /// claims and settlements is delivered again, and that must stay within a batch.
+    /// claims and settlements is delivered again, and that must stay within what is in flight.
     pub(super) fn must_flush(&self, events: usize, batch_size: u32) -> bool {
         !self.durable || self.unflushed + events > MOST_UNFLUSHED * batch_size as usize
     }

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use sqlx::Connection;
+use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::{store, urls};
 use crate::error::Error;
-use crate::store::Store;
+use crate::event::NewEvent;
+use crate::id::WorkerName;
+use crate::lease::Holder;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::deadline::Question;
-use crate::subscription::Subscription;
+use crate::store::{Cursor, Fresh, Store};
+use crate::subscription::{ClaimBy, Order, Subscription};
 
 #[tokio::test]
 async fn a_transaction_of_a_worker_that_fell_silent_ends() {
@@ -29,6 +32,28 @@ async fn a_transaction_of_a_worker_that_fell_silent_ends() {
         store.lock_subscription(&mut tx, &reader).await.unwrap();
         assert_eq!(sqlx::query_scalar::<_, String>(shown).fetch_one(&mut *tx).await.unwrap(), "15s");
     }
+}
+
+/// A claim by event writes a row for each event of its page, and locks no subscription if nobody asks for an order.
+#[tokio::test]
+async fn a_claim_by_event_ends_with_its_silent_worker_too() {
+    let store = store(&urls()[0]).await;
+    let mut conn = store.pool.acquire().await.unwrap();
+    let watch = "create table {schema}.seen (timeout text);
+        create function {schema}.see() returns trigger language plpgsql as $$ begin
+          insert into {schema}.seen select current_setting('idle_in_transaction_session_timeout'); return null; end $$;
+        create trigger see after insert on {schema}.batches for each row execute function {schema}.see()";
+    conn.execute(AssertSqlSafe(watch.replace("{schema}", store.schema.as_str()))).await.unwrap();
+    let subscription = Subscription::new("s").unwrap().order(Order::None).claim_by(ClaimBy::Event);
+    let reader = store.declare(&subscription).await.unwrap();
+    let lane = store.open_lane(&reader).await.unwrap();
+    store.enqueue(&mut conn, &[NewEvent::bytes("t", "")]).await.unwrap();
+    let holder = Holder { worker: WorkerName::unique(), lease: Duration::from_secs(60) };
+    let fresh = store.claim_fresh(&reader, lane, None, &holder, &mut Cursor::Unknown).await.unwrap();
+    assert!(matches!(fresh, Fresh::Deliveries(claims) if claims.len() == 1));
+    let seen = format!("select timeout from {}.seen", store.schema.as_str());
+    let seen: Vec<String> = sqlx::query_scalar(AssertSqlSafe(seen)).fetch_all(&mut *conn).await.unwrap();
+    assert_eq!(seen, ["15s"]);
 }
 
 async fn sleep(store: &PgStore, millis: u32, within: Duration) -> crate::error::Result<()> {
