@@ -223,7 +223,10 @@ async fn claimed_by_event_every_event_is_a_delivery_at_once() {
     assert_eq!(bench.statuses("billing").await, ["delivered", "pending", "pending"]);
     bench.enqueue_keys(&["b"]).await;
     let next = bench.fresh(&reader, lane.lane, Some(lane.token), &worker).await;
-    assert!(matches!(&next, Fresh::Deliveries(none) if none.is_empty()), "its only event is parked: {next:?}");
+    assert!(
+        matches!(&next, Fresh::Deliveries(none) if none.is_empty()),
+        "its only event is parked: {next:?}"
+    );
     assert_eq!(bench.delivery(4, "parked").await, "1");
 }
 
